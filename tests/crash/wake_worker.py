@@ -30,7 +30,7 @@ AGENT: Final = Process(700_001, 1, "a-boot-of-a-test")
 class WritingDriver(SlowDriver):
     """Its agent's prompts are in the world before anybody of ours knows."""
 
-    def __init__(self, house: "KilledHouse") -> None:
+    def __init__(self, house: "KilledFixture") -> None:
         super().__init__(house)
         self._world = house.folder / "prompts"
 
@@ -45,7 +45,7 @@ class WritingDriver(SlowDriver):
         return ActionResult(ActionOutcome.CONFIRMED, "its turn began")
 
 
-class KilledHouse(HeartbeatFixture):
+class KilledFixture(HeartbeatFixture):
     """A daemon that may end anywhere."""
 
     def __init__(self, folder: Path, store: Store, wall: float) -> None:
@@ -60,7 +60,7 @@ class KilledHouse(HeartbeatFixture):
             drivers.update(dict.fromkeys(drivers, driver))
 
     def see(self) -> None:
-        """What the eyes of a new daemon see: an idle agent."""
+        """What the log sources of a new daemon see: an idle agent."""
         self.come_up(NAME, AGENT)
         self.start(NAME, pid=AGENT.pid)
         self.finish(NAME)
@@ -69,7 +69,7 @@ class KilledHouse(HeartbeatFixture):
 
 async def prepare(folder: Path) -> None:
     store = await SqliteStore.open(folder / "wakeful.db")
-    house = KilledHouse(folder, store, 1_800_000_000.0)
+    house = KilledFixture(folder, store, 1_800_000_000.0)
     house.see()
     managed = await house.hands.adopt(NAME)
     await house.holdings.save(replace(managed, name="fox"))
@@ -80,7 +80,7 @@ async def prepare(folder: Path) -> None:
 async def wake(folder: Path, wall: float) -> tuple[WakeAnswer, HeartbeatStatus]:
     """A daemon's life: see, judge, take up, and only then wake."""
     store = await SqliteStore.open(folder / "wakeful.db")
-    house = KilledHouse(folder, store, wall)
+    house = KilledFixture(folder, store, wall)
     house.see()
     await house.holdings.load()
     await reconcile(store, house.gate, house.holdings, house.world)

@@ -1,4 +1,4 @@
-"""A daemon with agents in tmux, and a terminal a person sits at: for tests of the hub from outside."""
+"""A daemon with agents in tmux, and a terminal for a person: for tests of the hub from outside."""
 
 import json
 import os
@@ -21,7 +21,7 @@ CHEAP = '[agents.{name}]\nruntime = "tmux"\ncommand = ["sleep", "100000"]\n'
 
 
 class AgentsFixture:
-    """A daemon whose configuration declares agents. Whatever lives on its tmux server is ended with it."""
+    """A daemon whose configuration declares agents. Everything on its tmux server ends with it."""
 
     def __init__(self, daemon: RunningDaemon, toml: str) -> None:
         self.daemon = daemon
@@ -38,7 +38,7 @@ class AgentsFixture:
         return next(each for each in listed if each["name"] == name)
 
     def wait(self, name: str, timeout_seconds: float = 60, **wanted: object) -> dict[str, Any]:
-        """Its record as soon as it says all of this."""
+        """The agent's record as soon as it has all these values."""
         last: dict[str, Any] = {}
 
         def look() -> dict[str, Any] | None:
@@ -58,13 +58,13 @@ class AgentsFixture:
         return record
 
     def kill(self, name: str) -> int:
-        """End the agent as a crash would; the pid it had."""
+        """End the agent as a crash would; returns its pid."""
         pid: int = self.agent(name)["pid"]
         os.kill(pid, signal.SIGKILL)
         return pid
 
     def programs(self, name: str) -> list[int]:
-        """Every process that carries the agent's mark, in tmux or in a container of this host."""
+        """Every process with the agent's mark, in tmux or in a container of this host."""
         marks = (("WAKEFUL_SESSION", f"agent-{name}"), ("WAKEFUL_AGENT", name))
         return [each.pid for mark in marks for each in proc.processes_with_variable(*mark, os.getuid())]
 
@@ -72,7 +72,7 @@ class AgentsFixture:
         return bool(self.programs(name))
 
     def end_program(self, name: str) -> None:
-        """End everything of it, as a crash of its own would."""
+        """End all its processes, as a crash of its own would."""
         for pid in self.programs(name):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -82,7 +82,7 @@ class AgentsFixture:
         return unix_connect(str(self.daemon.socket), "ws://wakeful/api/ws", proxy=None)
 
     def sit_down(self, *arguments: str) -> None:
-        """Type a command at a terminal of one's own."""
+        """Type a command in a terminal of its own."""
         self.desk.tmux("new-session", "-d", "-x", "120", "-y", "30", "-s", "desk", f"{self._person()} sh")
         self.desk.tmux("set-option", "-g", "prefix", "C-q")
         self.enter(*arguments)
@@ -96,7 +96,7 @@ class AgentsFixture:
         return shlex.join(["env", "-i", "TERM=screen", *(f"{key}={value}" for key, value in environ.items())])
 
     def enter(self, *arguments: str) -> None:
-        """Type a command at the terminal that is there; its exit code is shown when it has ended."""
+        """Type a command in the open terminal, which shows its exit code at the end."""
         self.type(f"{shlex.join([sys.executable, '-m', 'wakeful', *arguments])}; echo left with $?")
 
     def type(self, text: str) -> None:
@@ -128,7 +128,7 @@ class AgentsFixture:
 
 
 def clients_of(server: Server) -> int:
-    """How many terminals are attached to a server."""
+    """The number of terminals attached to a server."""
     done = subprocess.run(
         ("tmux", "-S", str(server.socket), "list-clients"), capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""A hub over a scripted runtime: the real book, orders, gate, store and budgets, in virtual time."""
+"""A hub over a scripted runtime: the real registry, commands, gate, store and budgets, in virtual time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -42,7 +42,7 @@ def agent(
 
 
 class ScriptedSessions:
-    """Sessions of agents, as a test says they are."""
+    """Sessions of agents in the states that a test sets."""
 
     def __init__(self) -> None:
         self.by_pid: dict[int, SessionId] = {}
@@ -51,7 +51,7 @@ class ScriptedSessions:
         self.known: set[SessionId] = set()
         # Those that ended in the middle of a turn.
         self.cut_off: set[SessionId] = set()
-        # Whose mark the processes of a session carry.
+        # The agent whose mark the processes of a session carry.
         self.named: dict[SessionId, str] = {}
 
     def session_below(self, pid: int) -> SessionId | None:
@@ -84,7 +84,7 @@ class SilentGate:
 
 
 class TestHub:
-    """Everything of a hub; `build` makes it anew over the same store and world, as a restart does."""
+    """All parts of a hub; `build` makes them again over the same store and runtime, as a restart does."""
 
     __test__ = False
 
@@ -100,17 +100,18 @@ class TestHub:
         # A stop waits for this before it ends anything, and agents that outlived their stop.
         self.stop_gate: asyncio.Event | None = None
         self.stops_failed: list[str] = []
-        # Processes that end between a look and the pidfd, or before they were identified: the world is different then.
+        # Processes that end between a probe and the pidfd, or before they were identified: the runtime is
+        # different then.
         self.ends_unwatched: dict[int, str] = {}
         self.ends_unidentified: dict[int, str] = {}
-        # Those of others, which exist and cannot be looked at.
+        # Processes of other users, which exist and cannot be inspected.
         self.hidden: set[int] = set()
-        # This hub's own process, and those of earlier ones that were seen dead.
+        # This hub's own process, and those of earlier hubs that were seen dead.
         self.daemon = Process(1000, 1, BOOT)
         self.dead_daemons: set[Process] = set()
         self.specs = specs
         self.mode = mode
-        # Who else hears of changes.
+        # Further subscribers to changes.
         self.feed: Feed | None = None
         self.build()
 
@@ -155,7 +156,7 @@ class TestHub:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """The daemon's tasks run."""
+        """Start the daemon's tasks."""
         await self.incidents.load()
         await self.hub.load()
         await self.hub.restore()
@@ -182,7 +183,7 @@ class TestHub:
         return self.hub.record(name)
 
     async def happens(self, glimpse: AgentObservation, name: str = "claude") -> AgentRecord:
-        """The world is like this now, and its runtime tells so."""
+        """Change the runtime's state, and let the runtime report it."""
         self.runtime.observations[name] = glimpse
         await self.runtime.changed_agents.put(name)
         await settle()

@@ -1,6 +1,6 @@
-"""The normal flow of an agent, again and again: launch, attach, detach, attach, detach, stop. Every state that is pushed is kept.
+"""The normal flow of an agent, repeated: launch, attach, detach, attach, detach, stop. Every pushed state is recorded.
 
-And its trouble, again and again: deaths, each timed until it is told.
+Also repeated deaths, with the time until each is reported.
 """
 
 import json
@@ -27,7 +27,7 @@ FLOW = ["starting", "running", "stopping", "stopped"]
 
 
 def cycle(house: AgentsFixture, name: str, times: int) -> list[str]:
-    """The agent's states in the order they were pushed, each once; `FLOW` `times` over, if nothing was wrong."""
+    """The agent's states in the order they were pushed, each once; `FLOW` repeated `times`, if nothing was wrong."""
     states: list[str] = []
     with _door(house) as client, house.listen() as heard:
         for _ in range(times):
@@ -37,7 +37,7 @@ def cycle(house: AgentsFixture, name: str, times: int) -> list[str]:
 
 
 def deaths(house: AgentsFixture, name: str, times: int) -> Iterator[tuple[float, dict[str, Any]]]:
-    """Kill a running agent again and again: how long it took until that was pushed, and what was."""
+    """Kill a running agent repeatedly: the time until each death was pushed, and what was pushed."""
     with _door(house) as client, house.listen() as listener:
         agent = client.get(f"/api/agents/{name}").json()
         for _ in range(times):
@@ -56,7 +56,7 @@ def _door(house: AgentsFixture) -> httpx.Client:
 
 
 def moves_until(listener: ClientConnection, state: str) -> list[dict[str, Any]]:
-    """What was pushed about agents up to the first in this state, moves only."""
+    """The agent changes pushed up to the first one with this state."""
     heard = []
     while True:
         message = json.loads(listener.recv(PATIENCE_SECONDS))
@@ -83,7 +83,7 @@ def _launch_and_stop(house: AgentsFixture, client: httpx.Client, agent: str) -> 
 
 @contextmanager
 def attached(house: AgentsFixture, argv: list[str]) -> Iterator[None]:
-    """A terminal of one's own at the agent's session, left with Ctrl-B D."""
+    """A terminal attached to the agent's session, left with Ctrl-B D."""
     outer, inner = pty.openpty()
     environ = {**house.daemon.environ, "TERM": "screen"}
     terminal = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Debian's Chromium as every test of the page starts it, and the ways into the page."""
+"""Debian's Chromium as every test of the page starts it, and ways to open the page."""
 
 import os
 import shutil
@@ -22,19 +22,19 @@ FLAGS: Final = (
     "--disable-component-update",
     "--disable-sync",
 )
-# What the page does every few seconds it does five times a second, and it waits a second for an answer.
+# The page's timers run five times a second, and it waits a second for an answer.
 HURRY: Final = """
 const [later, patience] = [setTimeout, AbortSignal.timeout.bind(AbortSignal)];
 window.setTimeout = (act, ms) => later(act, Math.min(ms, 200));
 AbortSignal.timeout = (ms) => patience(Math.min(ms, 2000));
 """
-# Whatever the page may not do is written down before any script of it runs.
+# Violations of the page's limits are recorded before any of its scripts runs.
 WITNESS: Final = """
 window.broken = [];
 addEventListener("securitypolicyviolation", (event) => window.broken.push(`${event.violatedDirective} ${event.blockedURI}`));
 """
 
-# What holds soon on a quiet machine holds at last on a busy one.
+# A busy machine needs longer than a quiet one.
 expect.set_options(timeout=20_000)
 
 needs_chromium: Final = pytest.mark.skipif(
@@ -53,7 +53,7 @@ def chromium() -> Iterator[Browser]:
 
 
 def open_link(doors: HttpFixture, context: BrowserContext, query: str = "", *, hurry: bool = False) -> Page:
-    """A page that logged in by a fresh link."""
+    """A page that logged in with a new link."""
     if hurry:
         context.add_init_script(HURRY)
     code = doors.call(doors.access.logins.new_code)

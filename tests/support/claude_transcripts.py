@@ -1,4 +1,4 @@
-"""Claude Code transcripts and registry files by hand, for tests that need many, odd or old ones."""
+"""Claude Code transcripts and registry files written by tests that need many, odd or old ones."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A person who acts on real agents through the real command, for the acceptance tests of the hands."""
+"""A person who controls real agents through the real command, for acceptance tests of control."""
 
 import subprocess
 import time
@@ -28,7 +28,7 @@ class Operator:
         return self.daemon.run(*arguments, cwd=self.home.project)
 
     def pipe(self, said: bytes, *arguments: str) -> CommandResult:
-        """The same with this on standard input."""
+        """Run a command with this on standard input."""
         done = subprocess.run(
             self.daemon.argv(*arguments),
             env=self.daemon.environ,
@@ -42,7 +42,7 @@ class Operator:
         return CommandResult(subprocess.CompletedProcess(done.args, done.returncode, out, err))
 
     def begin(self, *arguments: str) -> "subprocess.Popen[str]":
-        """A command that is not waited for."""
+        """Start a command without waiting for it."""
         return subprocess.Popen(
             self.daemon.argv(*arguments),
             env=self.daemon.environ,
@@ -54,7 +54,7 @@ class Operator:
         )
 
     def start(self, *arguments: str) -> str:
-        """`wakeful run`, which must succeed; the session's id."""
+        """`wakeful run`, which must succeed; returns the session's id."""
         deed = self.type("run", "--json", *arguments)
         assert deed.exit_code == 0, deed.err + deed.out
         session_id: str = deed.json["session_id"]
@@ -84,7 +84,7 @@ class Operator:
 
 
 def assert_ended_quietly(daemon: RunningDaemon, session_id: str, quiet_seconds: float) -> None:
-    """A person ended it, now and after a while: no finding, event or incident. `quiet_seconds`: alarms come sooner."""
+    """A person ended it: no finding, event or incident, now and after a while. `quiet_seconds`: alarms come sooner."""
     daemon.wait_for_session(
         lambda each: each["id"] == session_id and each["state"] == "stopped", "stopped session"
     )

@@ -1,4 +1,4 @@
-"""A real `wakeful up` for tests, and the commands a person would type at it."""
+"""A real `wakeful up` for tests, and the commands that a person types."""
 
 import json
 import os
@@ -15,7 +15,7 @@ END_SECONDS_MAX = 30
 
 
 class CommandResult:
-    """What a command said."""
+    """Output and exit code of a command."""
 
     def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
         self.exit_code = done.returncode
@@ -28,7 +28,7 @@ class CommandResult:
 
 
 class RunningDaemon:
-    """Starts nothing by itself: `up` does. Its home holds everything it may read or write."""
+    """Starts nothing until `up`. Its home holds everything it may read or write."""
 
     def __init__(self, home: Path) -> None:
         home.mkdir()
@@ -39,7 +39,7 @@ class RunningDaemon:
             "PATH": os.environ["PATH"],
             "TMUX_TMPDIR": str(home),
             "LANG": "C.UTF-8",
-            # Tests about anything else decide themselves what becomes of the dead.
+            # Other tests decide themselves whether dead sessions are resumed.
             "WAKEFUL_HEAL__CONFIRM_SECONDS": "86400",
         }
         self._process: subprocess.Popen[bytes] | None = None
@@ -54,11 +54,11 @@ class RunningDaemon:
         return Path(self.environ["WAKEFUL_HOME"]) / "wakeful.sock"
 
     def watch(self, **environ: str | Path) -> None:
-        """Where to look, as the clients' own variables: CLAUDE_CONFIG_DIR, CODEX_HOME."""
+        """The log folders, as the clients' own variables: CLAUDE_CONFIG_DIR, CODEX_HOME."""
         self.environ |= {name: str(value) for name, value in environ.items()}
 
     def up(self, *arguments: str, port: int | None = 0) -> None:
-        """Start it and wait until it answers; without a port it takes the one that is configured."""
+        """Start it and wait until it answers; without a port it takes the configured one."""
         asked_for = [] if port is None else ["--port", str(port)]
         with (self.home / "daemon.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -80,7 +80,7 @@ class RunningDaemon:
         return status.exit_code == 0 and status.json["daemon"]["pid"] == self.pid
 
     def said(self) -> str:
-        """Everything the daemon printed."""
+        """All output of the daemon."""
         return (self.home / "daemon.log").read_text()
 
     def argv(self, *arguments: str) -> list[str]:
@@ -89,7 +89,7 @@ class RunningDaemon:
     def run(
         self, *arguments: str, environ: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> CommandResult:
-        """Type a command."""
+        """Run a command."""
         done = subprocess.run(
             self.argv(*arguments),
             env={**self.environ, **(environ or {})},
@@ -103,7 +103,7 @@ class RunningDaemon:
         return CommandResult(done)
 
     def spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Type a command and do not wait for it."""
+        """Start a command without waiting for it."""
         nothing = subprocess.DEVNULL
         return subprocess.Popen(
             self.argv(*arguments),
@@ -121,7 +121,7 @@ class RunningDaemon:
     def wait_for_session(
         self, fits: Callable[[dict[str, Any]], bool], what: str, timeout_seconds: float = 60
     ) -> dict[str, Any]:
-        """The first session that fits, as soon as there is one; a failure shows what was seen last."""
+        """The first matching session as soon as there is one; a failure shows the last listing."""
         last: list[dict[str, Any]] = []
 
         def look() -> dict[str, Any] | None:
@@ -135,7 +135,7 @@ class RunningDaemon:
             raise
 
     def pid_of(self, session_id: str, unlike: int | None = None) -> int:
-        """The process of a session that lives, once it is another one than `unlike`."""
+        """The process of a live session, once it differs from `unlike`."""
         seen = self.wait_for_session(
             lambda each: (
                 each["id"] == session_id and each["session_alive"] and each["pid"] not in (None, unlike)
@@ -159,7 +159,7 @@ class RunningDaemon:
         self._process = None
 
     def end(self) -> int | None:
-        """Ask it to end, as Ctrl-C does; its exit code."""
+        """Ask it to end, as Ctrl-C does; returns its exit code."""
         if self._process is None:
             return None
         self._process.send_signal(signal.SIGINT)

@@ -1,6 +1,6 @@
-"""A desktop for tests as far as a notice needs one: a private session bus, and somebody on it who takes notices.
+"""A desktop for notification tests: a private session bus with a notification service.
 
-It speaks just enough of D-Bus to answer the real `notify-send`; everything else that is asked of it is refused.
+It speaks just enough D-Bus to answer the real `notify-send`; every other request is refused.
 """
 
 import os
@@ -44,7 +44,7 @@ class Notice:
 
 
 class Desktop:
-    """The bus and whoever shows notices; without `shows` nobody does."""
+    """The bus and a notification service; without `shows` there is no service."""
 
     def __init__(self, folder: Path, *, shows: bool = True) -> None:
         self.shows = shows
@@ -57,7 +57,7 @@ class Desktop:
         self._socket = socket.socket(socket.AF_UNIX)
         self._serial = 0
         assert self._bus.stdout is not None, "it is a pipe"
-        # It says where it listens once it does.
+        # It prints its address once it listens.
         assert self._bus.stdout.readline().startswith(b"unix:")
         self._thread = threading.Thread(target=self._serve, name="desktop")
         if shows:

@@ -1,7 +1,8 @@
-"""A container engine of the tests' own: its data, sockets and pidfile in one temporary folder, nobody else's touched.
+"""A private container engine for tests: its data, sockets and pidfile are in one temporary folder.
 
-Its one image is made of programs of this machine, for none can be fetched. What was started here is ended by its pid:
-the engine, then the shims of its containers, which the engine leaves behind when it is killed.
+Its one image is made of programs of this machine, because none can be fetched. Everything started here is
+ended by its pid: the engine, then the shims of its containers, which the engine leaves behind when it is
+killed.
 """
 
 import io
@@ -52,10 +53,10 @@ def require_docker() -> None:
 
 
 class DockerEngine:
-    """A dockerd of one's own."""
+    """A private dockerd."""
 
     def __init__(self) -> None:
-        # A short name: a socket's path has 107 bytes at most, and containerd adds its own to this.
+        # A short name: a socket's path has 107 bytes at most, and containerd adds its own part.
         self.folder = Path(tempfile.mkdtemp(prefix="wdk"))
         self.address = f"unix://{self.folder}/s.sock"
         self._process: subprocess.Popen[bytes] | None = None
@@ -63,7 +64,7 @@ class DockerEngine:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it runs without options of a test's own."""
+        """Whether it runs without options set by a test."""
         return self._process is not None and self._process.poll() is None and not self._options
 
     def start(self, *options: str) -> None:
@@ -76,11 +77,11 @@ class DockerEngine:
         wait_for(self._answers, "answer of dockerd", START_SECONDS_MAX)
 
     def stop(self) -> None:
-        """End it as its service manager would: it ends its containers, unless told to keep them."""
+        """End it as its service manager would: it ends its containers, unless configured to keep them."""
         self._end(signal.SIGTERM)
 
     def crash(self) -> None:
-        """End it without warning. Its containers live on until it is started again."""
+        """Kill it. Its containers go on until it is started again."""
         self._end(signal.SIGKILL)
 
     @property
@@ -89,7 +90,7 @@ class DockerEngine:
         return self._process.pid
 
     def docker(self, *words: str, stdin: bytes | None = None) -> str:
-        """What the client says; AssertionError with its complaint if it fails."""
+        """The client's output; AssertionError with its error output if it fails."""
         done = subprocess.run(
             ("docker", "-H", self.address, *words), input=stdin, capture_output=True, timeout=60, check=False
         )
@@ -128,19 +129,20 @@ class DockerEngine:
         if self._process.poll() is None:
             self._process.send_signal(number)
         self._process.wait(END_SECONDS_MAX)
-        # Killed, it leaves these behind, and would wait for whoever has the numbers now.
+        # A killed engine leaves these behind, and would wait for the processes that have these pids now.
         for left in ("pid", "e/containerd/containerd.pid"):
             (self.folder / left).unlink(missing_ok=True)
 
     def _left_behind(self) -> list[int]:
-        """The containers of a killed engine: their shims name our own socket, and their processes are below those."""
+        """The containers of a killed engine: their shims name this engine's socket, and their processes are
+        below those."""
         families = proc.children_by_parent()
         ours = f"{self.folder}/e/"
         shims = [each for row in families.values() for each in row if _is_shim(each.pid, ours)]
         return [each.pid for shim in shims for each in (*proc.descendants(shim, families), shim)]
 
     def _mounts(self) -> list[str]:
-        """What a killed engine left mounted, innermost first."""
+        """Mounts that a killed engine left, innermost first."""
         rows = Path("/proc/self/mounts").read_text().splitlines()
         return [row.split()[1] for row in reversed(rows) if row.split()[1].startswith(f"{self.folder}/")]
 
@@ -160,7 +162,7 @@ def make_image(
 ) -> None:
     """An image of this machine's own tmux, shell and a few programs, and `more` of them.
 
-    Of `mounted` programs it has the libraries alone: a large one is not copied into every container.
+    Of `mounted` programs it has only the libraries: a large program is not copied into every container.
     """
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as tar:

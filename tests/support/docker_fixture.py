@@ -1,4 +1,4 @@
-"""What tests of agents in containers share: a declared agent, a runtime that is closed again, and waiting for what is seen."""
+"""Shared by tests of agents in containers: a declared agent, a runtime that is closed again, and waiting for states."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -12,7 +12,7 @@ from wakeful.linux.clock import SystemClock
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 30.0
-# Loopback, and a number nobody listens on.
+# Loopback, and a port without a listener.
 NO_ENGINE = "tcp://127.0.0.1:1"
 
 
@@ -44,7 +44,7 @@ def with_runtime(engine: DockerEngine, scene: Callable[[DockerRuntime], Awaitabl
 
 @asynccontextmanager
 async def heard(made: DockerRuntime) -> AsyncIterator[list[str]]:
-    """What the runtime tells, and that it does: nothing is asked of the engine that it does not tell."""
+    """The runtime's reports; the engine is asked for nothing that the runtime does not report."""
     names: list[str] = []
 
     async def listen() -> None:

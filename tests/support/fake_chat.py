@@ -1,4 +1,5 @@
-"""A chat without a network, in virtual time: the rooms of the scripted Bot API behind the port, with failures on order."""
+"""A chat without a network, in virtual time: the rooms of the scripted Bot API behind the interface, with
+failures on demand."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,8 @@ LOST = ChatFailed(reason="the answer was lost")
 
 
 class RoomChat:
-    """Implements gateway.ports.Chat. `spoken` is when what was said or edited where; `script` fails the next calls."""
+    """Implements gateway.ports.Chat. `spoken` lists time, place and text of each message or edit; `script`
+    fails the next calls."""
 
     def __init__(self, clock: Clock) -> None:
         self.rooms = ChatRooms()
@@ -27,7 +29,7 @@ class RoomChat:
         self._clock = clock
 
     def fail(self, method: str, *problems: ChatFailed, chat: int | None = None) -> None:
-        """Let the next calls fail so, in this chat or in any."""
+        """Let the next calls fail like this, in this chat or in any."""
         self.script.setdefault(f"{method}{chat or ''}", []).extend(problems)
 
     async def me(self) -> str:
@@ -79,7 +81,7 @@ class RoomChat:
 
     async def call(self, method: str, parameters: Mapping[str, Any]) -> Any:
         self.before(method)
-        # A request is on its way for a moment, in which others go on.
+        # A request takes a moment, in which other tasks run.
         await self._clock.sleep(0.01)
         if "chat_id" in parameters and method in {"sendMessage", "editMessageText"}:
             self.spoken.append((self._clock.now().awake, method, int(parameters["chat_id"])))

@@ -1,7 +1,7 @@
-"""A Unix socket that answers HTTP as it was told to: the daemon's door without a daemon.
+"""A Unix socket that answers HTTP by a script: the daemon's socket without a daemon.
 
-It also misbehaves on order: says nothing, hangs up, sends rubbish. Only the tests of the command use it; the real
-door has tests of its own.
+It also misbehaves on demand: no answer, a closed connection, invalid data. Only tests of the command use it;
+the real socket has tests of its own.
 """
 
 import socket
@@ -28,7 +28,7 @@ class RecordedRequest:
 
 
 class FakeDaemonSocket:
-    """Answers by the longest scripted beginning of the target; 404 otherwise."""
+    """Answers by the longest scripted prefix of the target; 404 otherwise."""
 
     def __init__(self, path: Path, script: dict[str, bytes]) -> None:
         self.asked: list[RecordedRequest] = []

@@ -1,4 +1,4 @@
-"""A driver and a world for tests of the hands: they do what the test says and remember what was asked of them."""
+"""A driver and processes for tests of control: they act as the test says and record every call."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
@@ -23,7 +23,7 @@ async def _at_once() -> None: ...
 
 
 class ScriptedDriver:
-    """Implements the Driver port. `before` runs inside every act; `outcome` is what each is said to have had."""
+    """Implements control.driver.Driver. `before` runs inside every action; `outcome` is the outcome of each."""
 
     def __init__(self, name: str = "claude") -> None:
         self.name = name
@@ -35,7 +35,7 @@ class ScriptedDriver:
         self.names_itself: SessionId | None = None
         self.lost = False
         self.before: Callable[[], None] = lambda: None
-        # Runs between the begin of a start and its end.
+        # Runs between the begin and the end of a start.
         self.settled: Callable[[], Awaitable[None]] = _at_once
 
     def is_open(self, hosting: ManagedSession) -> bool:
@@ -102,7 +102,7 @@ class ScriptedDriver:
 
 
 class ScriptedProcesses:
-    """Implements the World the hands ask. Processes carry the variables a test gives them."""
+    """The processes that the controller inspects. They carry the variables that a test gives them."""
 
     def __init__(self) -> None:
         self.marks: dict[tuple[str, str], list[Process]] = {}

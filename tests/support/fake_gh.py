@@ -1,6 +1,6 @@
-"""A stand-in for GitHub's `gh`: a real program on the PATH that takes the real arguments and prints what gh prints.
+"""A stand-in for GitHub's `gh`: a real program on the PATH that takes the real arguments and prints gh's output.
 
-Its issues, its visibility and its troubles lie in a folder, where a test writes and reads them.
+Its issues, its visibility and its failures are in a folder, where a test writes and reads them.
 """
 
 import json
@@ -83,7 +83,7 @@ else:
 
 
 class StandInGh:
-    """The program in `bin`, and what it knows."""
+    """The program in `bin`, and its data."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -100,20 +100,20 @@ class StandInGh:
         monkeypatch.setenv("PATH", f"{self.bin}{os.pathsep}{os.environ['PATH']}")
 
     def trouble(self, kind: str | None = None, *, at: str = "*") -> None:
-        """From now on `gh`, or one of its commands, is in trouble; without a kind nothing is."""
+        """From now on `gh`, or one of its commands, fails in this way; without a kind it works."""
         self._write("troubles", {} if kind is None else {at: kind})
 
     def visible(self, visibility: str) -> None:
         self._write("repository", {**self._read("repository"), "visibility": visibility})
 
     def close(self, number: int) -> None:
-        """Somebody closes an issue."""
+        """A person closes an issue."""
         repository = self._read("repository")
         repository["issues"][number - 1]["state"] = "closed"
         self._write("repository", repository)
 
     def add(self, title: str, body: str, repo: str = "me/shop") -> None:
-        """Somebody else opens an issue."""
+        """Another person opens an issue."""
         repository = self._read("repository")
         number = len(repository["issues"]) + 1
         issue = {"number": number, "title": title, "body": body, "state": "open", "repo": repo}
@@ -136,7 +136,7 @@ class StandInGh:
 
     @property
     def hung_pids(self) -> list[int]:
-        """Those that hung, and what they had started."""
+        """The processes that hung, and their children."""
         return [int(word) for word in (self._folder / "pids").read_text().split()]
 
     def _read(self, name: str) -> Any:

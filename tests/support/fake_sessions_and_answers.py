@@ -1,4 +1,4 @@
-"""Sessions, answers and a chat for tests of the gateway's turns: they do what the test says and remember what was asked."""
+"""Sessions, answers and a chat for tests of gateway turns: they act as the test says and record every call."""
 
 import asyncio
 from collections import defaultdict
@@ -22,32 +22,32 @@ RECOVERED = ActionOutcome.CONFIRMED
 
 
 def plainly(prompt: str) -> Sequence[TurnEvent]:
-    """A turn that says one thing."""
+    """A turn with one text."""
     text = f"Answer to: {prompt}."
     return (PromptTaken(), AnswerText(text), Ended(text, stop_reason="end_turn"))
 
 
 def silent(_prompt: str) -> Sequence[TurnEvent]:
-    """A turn that begins and says nothing."""
+    """A turn that begins and produces no text."""
     return (PromptTaken(),)
 
 
 class ScriptedSessions:
-    """Implements client.api.Sessions. Survives gateways: what was asked by a key is known to the next one."""
+    """Implements client.api.SessionsApi. Outlives gateways: the next one finds what was sent under a key."""
 
     def __init__(self) -> None:
         self.reply: Callable[[str], Sequence[TurnEvent]] = plainly
-        # What was delivered: session, prompt and key, in order; and every other act by name.
+        # Deliveries: session, prompt and key, in order; and every other action by name.
         self.delivered: list[tuple[str, str, str]] = []
         self.acts: list[tuple[str, str]] = []
-        # What comes of the next answers, if not that they arrive.
+        # Outcomes of the next answers; by default they arrive.
         self.answer_outcomes: list[ActionOutcome] = []
         self.answers: list[tuple[str, PermissionReply]] = []
         self.alive: set[str] = set()
-        # Whom the gateway ended though nobody asked for it.
+        # Sessions that the gateway ended without a request.
         self.evicted: list[str] = []
         self.known: set[str] = set()
-        # Whom a healer that began anew called by the name of another one.
+        # Sessions that replaced another one after a fresh start by the healer.
         self.heirs: dict[str, str] = {}
         # Raised by the next calls of a name, one each.
         self.problems: dict[str, list[Exception]] = defaultdict(list)
@@ -58,7 +58,7 @@ class ScriptedSessions:
         self._stirred = asyncio.Event()
 
     def say(self, key: str, *heard: TurnEvent) -> None:
-        """Let this be heard in the turn of this key."""
+        """Add this to the turn of this key."""
         self._said[key].extend(heard)
         self._stirred.set()
 
@@ -153,7 +153,7 @@ class ScriptedSessions:
 
 
 def held_up(sessions: ScriptedSessions, act: str) -> asyncio.Event:
-    """Let this act of the daemon be done only once the event is set."""
+    """Let this action of the daemon finish only once the event is set."""
     done, free = getattr(sessions, act), asyncio.Event()
 
     async def slowly(*given: Any, **named: Any) -> Any:
@@ -165,13 +165,13 @@ def held_up(sessions: ScriptedSessions, act: str) -> asyncio.Event:
 
 
 class FakeAnswers:
-    """Implements Answers on a blackboard: messages by number, each with every text it had."""
+    """Implements Answers in memory: messages by number, each with every text it had."""
 
     def __init__(self) -> None:
         self.messages: dict[int, list[str]] = {}
         self.places: dict[int, Place] = {}
         self.grown: list[str] = []
-        # The buttons that every message has now.
+        # The current buttons of every message.
         self.buttons: dict[int, Buttons] = {}
         self.refusing: Exception | None = None
 
@@ -182,11 +182,11 @@ class FakeAnswers:
 
     @property
     def shown(self) -> list[str]:
-        """What every message says in the end."""
+        """The final text of every message."""
         return [texts[-1] for texts in self.messages.values()]
 
     def answers(self) -> list[str]:
-        """Without placeholders that were left, and without questions."""
+        """Without leftover placeholders and without questions."""
         return [text for text in self.shown if text != "…" and not text.startswith("May the agent")]
 
     def questions(self) -> list[str]:
@@ -230,7 +230,7 @@ class FakeAnswer:
 
 
 class FakeFinish:
-    """Implements Finish and Witness: nothing is asked of the gateway, and every end is remembered."""
+    """Implements Finish and Witness: requests nothing of the gateway, and records every end."""
 
     def __init__(self) -> None:
         self.ends: list[tuple[Turn, Fault | None]] = []
@@ -267,7 +267,7 @@ class FakeAuthGate:
 
 
 class ScriptedChat:
-    """Implements gateway.ports.Chat as far as turns and the intake speak through it."""
+    """Implements the parts of gateway.ports.Chat that turns and the intake use."""
 
     def __init__(self) -> None:
         self.waiting: list[Update] = []
@@ -283,7 +283,7 @@ class ScriptedChat:
         self.arrived.set()
 
     def be_quiet(self) -> None:
-        """Answer the question for updates that waits: there are none."""
+        """Answer the waiting poll: there are no updates."""
         self.arrived.set()
 
     async def me(self) -> str:

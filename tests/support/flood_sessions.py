@@ -1,6 +1,6 @@
-"""Many sessions for flood tests: a transcript in a turn for each, and one cheap process each that can die with the rest.
+"""Many sessions for flood tests: a transcript in a turn for each, and a cheap process each that can die with the rest.
 
-The processes are forks of one script that is called `claude`, as the real client's are.
+The processes are forks of one script called `claude`, like those of the real client.
 """
 
 import json
@@ -43,7 +43,7 @@ for child in children:
 
 
 class FloodSessions:
-    """Sessions in a turn, each with a living process. `die` ends every process at once."""
+    """Sessions in a turn, each with a live process. `die` ends every process at once."""
 
     def __init__(self, folder: Path, count: int, cwd_of: Callable[[int], str]) -> None:
         self.config = folder / "claude"
@@ -67,11 +67,11 @@ class FloodSessions:
         return process
 
     def die(self) -> None:
-        """Every process ends, killed. Twice is once."""
+        """Kill every process; a second call does nothing."""
         self._process.communicate(timeout=60)
 
 
 def write_turn(config: Path, conversation: str, cwd: str, *, project: str) -> Path:
-    """A transcript that ends inside a turn which began just now."""
+    """A transcript that ends inside a turn that began just now."""
     said = claude_transcripts.prompt(time.time(), conversation) | {"cwd": cwd}
     return claude_transcripts.write(config, conversation, said, project=project)

@@ -1,4 +1,5 @@
-"""A gateway that dies at a point of its own code, in virtual time: nothing of it happens any more, the world goes on."""
+"""A gateway that dies at a point of its own code, in virtual time: nothing of it runs any more, its
+environment goes on."""
 
 import asyncio
 from collections import Counter
@@ -11,11 +12,11 @@ from wakeful.core import fault_points as faults
 
 
 class GatewayKilled(BaseException):
-    """Nothing of this gateway happens any more."""
+    """Nothing of this gateway runs any more."""
 
 
 class CrashInjector(faults.FaultInjector):
-    """Counts the points a gateway reaches, and ends it at one of them."""
+    """Counts the points a gateway reaches, and kills it at one of them."""
 
     def __init__(self, point: str = "", nth: int = 0) -> None:
         super().__init__()
@@ -35,7 +36,7 @@ class CrashInjector(faults.FaultInjector):
 
 
 class CrashingProxy:
-    """Passes calls on as long as its gateway lives; afterwards nothing arrives, whatever a task still tries."""
+    """Forwards calls until its gateway is killed; afterwards nothing arrives, whatever a task still tries."""
 
     def __init__(self, inner: Any, life: CrashInjector) -> None:
         self._inner = inner
@@ -48,7 +49,7 @@ class CrashingProxy:
 
 @asynccontextmanager
 async def crashing_gateway(parts: GatewayParts, life: CrashInjector) -> AsyncIterator[Gateway]:
-    """A gateway with this life; its death is no failure of the test."""
+    """A gateway with this injector; its death is no failure of the test."""
     before = faults.install(life)
     store, parts.store = parts.store, CrashingProxy(parts.store, life)
     gateway = Gateway(

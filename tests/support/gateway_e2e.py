@@ -1,4 +1,4 @@
-"""A person in front of the bot and the machine behind it: `wakeful up` with a token, a real client, a scripted Bot API."""
+"""A Telegram user and the bot's machine: `wakeful up` with a token, a real client, a scripted Bot API."""
 
 import re
 import time
@@ -14,14 +14,14 @@ from wakeful.testing.scripted_model import script
 
 T = TypeVar("T")
 USER, STRANGER = 42, 66
-# Everybody who may write in a test of many conversations.
+# All users of a test with many conversations.
 CROWD = range(100, 200)
 SECONDS_MAX = 60.0
 EMPTY = "…"
 
 
 class TelegramUser:
-    """One admin's telephone. `settings`: lines of the configuration beside those every test needs."""
+    """One admin. `settings`: configuration lines beside those that every test needs."""
 
     def __init__(
         self, api: BotApi, daemon: RunningDaemon, home: ClientHome, settings: str = "", provider: str = ""
@@ -31,7 +31,7 @@ class TelegramUser:
         self.home = home
         self.provider = provider or ("codex" if isinstance(home, CodexHome) else "claude")
         config = daemon.home / "wakeful.toml"
-        # Codex's own sandbox needs more of a kernel than every machine of ours gives.
+        # Codex's own sandbox needs more of a kernel than every test machine has.
         mode = 'permission_mode = "bypassPermissions"\n' if self.provider == "codex" else ""
         config.write_text(
             f"[gateway]\nallow = {[USER, *CROWD]}\nadmins = [{USER}]\n"
@@ -43,7 +43,7 @@ class TelegramUser:
             WAKEFUL_CONFIG=config,
             WAKEFUL_GATEWAY__TOKEN=api.token,
             WAKEFUL_GATEWAY__HOST__WATCH_SECONDS="1",
-            # How busy the machine of the tests is, is no news to anybody in them.
+            # The load of the test machine must not cause alerts.
             WAKEFUL_GATEWAY__HOST__LOAD_PER_CORE="1000",
             WAKEFUL_RESPONSE_ACTIONS__ENABLED="false",
             WAKEFUL_HEAL__CONFIRM_SECONDS="1",
@@ -63,14 +63,14 @@ class TelegramUser:
 
     @property
     def model_calls(self) -> int:
-        """How often the model was asked anything."""
+        """The number of requests to the model."""
         return sum(each.kind != "other" for each in self.home.model.requests)
 
     def ours(self, user: int = USER) -> list[ChatMessage]:
         return [each for each in self.api.room(user).messages if each.is_ours and not each.is_deleted]
 
     def words(self, user: int = USER) -> list[str]:
-        """What the bot has said there, without what is still empty."""
+        """The bot's messages there, without empty ones."""
         return [each.text for each in self.ours(user) if each.text != EMPTY]
 
     def ask(self, *steps: dict[str, Any], user: int = USER, thread: int | None = None) -> None:
@@ -80,13 +80,13 @@ class TelegramUser:
         self.api.says(text, user=USER)
 
     def sees(self, words: str, user: int = USER) -> ChatMessage:
-        """The message that says so, once it is there."""
+        """The message with this text, once it is there."""
         return self.until(
             lambda: next((each for each in self.ours(user) if words in each.text), None), repr(words)
         )
 
     def answered(self, count: int, user: int = USER) -> list[str]:
-        """What the bot has said there, once these are so many messages and none is empty."""
+        """The bot's messages there, once there are this many and none is empty."""
 
         def look() -> list[str] | None:
             words = self.words(user)
@@ -105,11 +105,11 @@ class TelegramUser:
         return sum(words in each.text for each in self.ours())
 
     def times_seen(self, words: str, count: int) -> None:
-        """Return once so many messages say so."""
+        """Return once this many messages have the text."""
         self.until(lambda: self.times(words) == count or None, f"{count} times {words!r}")
 
     def says_until(self, text: str, words: str) -> None:
-        """Say it every second until somebody says these words."""
+        """Send it every second until a message has these words."""
 
         def look() -> bool | None:
             self.says(text)
@@ -131,7 +131,7 @@ class TelegramUser:
         return {"tool": "Bash", "input": {"command": command}}
 
     def running(self, command: str) -> dict[str, Any]:
-        """The session whose tool this is, once it runs."""
+        """The session of this tool, once it runs."""
         return self.daemon.wait_for_session(lambda record: command in str(record), f"running {command!r}")
 
 

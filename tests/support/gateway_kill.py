@@ -1,4 +1,4 @@
-"""Lives of a gateway that is really killed, and what is left of them in chats and transcripts."""
+"""Gateways that are really killed, and their traces in chats and transcripts."""
 
 import json
 import os
@@ -17,12 +17,12 @@ WORKER = Path(__file__).parents[1] / "crash" / "gateway_worker.py"
 
 
 class KilledGateway:
-    """A gateway that is started and killed by the test. A context manager: who still lives at its end is killed."""
+    """A gateway that the test starts and kills. A context manager: a gateway that still runs at its end is killed."""
 
     def __init__(self, house: GatewayFixture) -> None:
         arguments = (
             house.folder,
-            # Sessions are named after it: one of another run on this machine would be taken for ours.
+            # Sessions are named after it, so that those of another run on this machine are not confused with these.
             house.parts.bot,
             house.daemon.socket,
             house.run,
@@ -58,21 +58,21 @@ class KilledGateway:
         return self._living
 
     def ended(self) -> int:
-        """How it ended; waits for it."""
+        """Wait for its end; returns how it ended."""
         assert self._worker.stdout is not None
         how = int(self._worker.stdout.readline())
         self._living = None
         return how
 
     def kill(self) -> None:
-        """End the one that lives, if one does."""
+        """Kill the running one, if there is one."""
         if self._living is not None:
             os.kill(self._living, signal.SIGKILL)
             self.ended()
 
 
 def prompts_in(home: Path) -> Counter[str]:
-    """How often the agents were given each prompt, by their own records."""
+    """How often the agents got each prompt, by their own records."""
     records = [
         json.loads(line)
         for each in home.glob(".claude/projects/*/*.jsonl")
@@ -82,7 +82,7 @@ def prompts_in(home: Path) -> Counter[str]:
 
 
 def one_life(lives: KilledGateway, fault: str, seconds: float) -> None:
-    """Begin one; it kills itself at the fault, or is killed when its time is over."""
+    """Start a gateway; it kills itself at the fault, or is killed when its time is over."""
     pid = lives.begin(fault)
     killer = threading.Timer(seconds, os.kill, (pid, signal.SIGKILL))
     killer.start()

@@ -29,7 +29,7 @@ EDIT_SECONDS = 0.01
 
 
 class GatewayFixture:
-    """What outlives a gateway. Whatever runs in its home is ended with it."""
+    """The parts that outlive a gateway. Everything that runs in its home ends with it."""
 
     def __init__(
         self, daemon: RunningDaemon, api: BotApi, folder: Path, seat: Workspace | None = None
@@ -39,7 +39,7 @@ class GatewayFixture:
         self.folder = folder
         self.parts = GatewayParts()
         self.parts.heard_users = set(range(1, 200))
-        # Its prompts are known by it to a daemon that houses share.
+        # Identifies its prompts to a daemon that several fixtures share.
         self.parts.bot = uuid4().hex
         self.seat = seat or self.cheap_seat()
 
@@ -51,7 +51,7 @@ class GatewayFixture:
         return Workspace("claude", str(project), (program,), environ, "")
 
     def gateway(self) -> "RunningGateway":
-        """One life of a gateway in this house."""
+        """One run of a gateway."""
         return RunningGateway(self)
 
     def end_agents(self) -> None:
@@ -63,7 +63,8 @@ class GatewayFixture:
 
 
 def end_agents(folder: Path, daemon: RunningDaemon) -> None:
-    """Sessions outlive the daemon, as they should; not the test. One that was healed has the daemon's environment."""
+    """End sessions, which outlive the daemon but must not outlive the test. A resumed one has the daemon's
+    environment."""
     program = str(folder / "bin" / "claude")
     for process in proc.processes_with_variable("HOME", daemon.environ["HOME"], os.getuid()):
         if program in proc.command(process.pid):
@@ -71,7 +72,7 @@ def end_agents(folder: Path, daemon: RunningDaemon) -> None:
 
 
 class RunningGateway:
-    """A context manager; `gateway` is there inside."""
+    """A context manager; `gateway` exists inside."""
 
     def __init__(self, house: GatewayFixture) -> None:
         self._house = house
@@ -92,7 +93,7 @@ class RunningGateway:
             seat=house.seat,
         )
         await self.gateway.start()
-        # Who ends a gateway right after an answer was kept takes from it that anybody hears of it.
+        # An earlier gateway may have ended right after it stored an answer, before it reported the end of the turn.
         self._over = {turn.update_id: turn for turn in await self._turns() if turn.is_over and turn.prompt}
         return self
 
@@ -102,7 +103,7 @@ class RunningGateway:
         await self._store.close()
 
     async def until(self, holds: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-        """Return once it holds."""
+        """Return once the condition is true."""
         deadline = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < deadline, f"no {what}: {self._house.api.seen()}"
@@ -110,7 +111,7 @@ class RunningGateway:
             await asyncio.sleep(0.01)
 
     async def answered(self, count: int, chat: int = 1, seconds: float = 60.0) -> list[str]:
-        """What a person sees there, once so many messages of ours have their words."""
+        """The bot's messages there, once this many have their text."""
         api = self._house.api
 
         def seen() -> list[str]:

@@ -35,12 +35,12 @@ from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 
 BOT = "99"
-# Who answers where a test does not say; the fixture `provider` says it.
+# The default provider; the fixture `provider` sets it.
 PROVIDER = "claude"
 
 
 class GatewayParts:
-    """What outlives a gateway: the world around it."""
+    """The parts that outlive a gateway."""
 
     def __init__(self, *, provider: str = "", limits: TurnLimits | None = None) -> None:
         self.clock = VirtualClock()
@@ -51,7 +51,7 @@ class GatewayParts:
         self.plain = FakeFinish()
         self.door = FakeAuthGate()
         self.provider = provider or PROVIDER
-        # How its conversations are held, as the configuration says it.
+        # Options of new sessions, as in the configuration.
         self.flags: tuple[str, ...] = ()
         self.limits = limits or TurnLimits()
         self.pool_limits = PoolLimits()
@@ -59,7 +59,7 @@ class GatewayParts:
         self.admins: set[int] = set()
         self.bot = BOT
         self.bot_name = "our_bot"
-        # What whoever looks from outside is told, the newest last.
+        # Status reports for outside observers, the newest last.
         self.told: list[str] = []
 
     def key_of(self, update_id: int) -> str:
@@ -70,7 +70,7 @@ Scene = Callable[[GatewayParts, "Gateway"], Awaitable[None]]
 
 
 def play(scene: Scene, parts: Callable[[], GatewayParts] = GatewayParts) -> None:
-    """One gateway in a world of its own; nothing of it may have failed."""
+    """Run one gateway with parts of its own; nothing of it may have failed."""
 
     async def played() -> None:
         world = parts()
@@ -86,7 +86,7 @@ def play(scene: Scene, parts: Callable[[], GatewayParts] = GatewayParts) -> None
 
 
 class Gateway:
-    """One life of it: everything a composition joins."""
+    """One run of a gateway, with everything that the composition joins."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class Gateway:
         self._tasks = [asyncio.create_task(self.turns.run()), asyncio.create_task(self.intake.run())]
 
     async def end(self) -> None:
-        """As a signal ends it."""
+        """End it as a signal does."""
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:

@@ -1,4 +1,4 @@
-"""A house whose sessions are healed: the real healer, plan, store and outbox over scripted agents, in virtual time."""
+"""Sessions that are healed: the real healer, plan, store and outbox over scripted agents, in virtual time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -47,13 +47,13 @@ OWN_TMUX: Final = "/run/wakeful/tmux"
 
 
 class RespondingDriver(ScriptedDriver):
-    """A client that comes up when it is started, ends when it is stopped, and begins a turn when it is told something."""
+    """A client that starts when started, ends when stopped, and begins a turn when prompted."""
 
     def __init__(self, clinic: "HealingFixture") -> None:
         super().__init__()
         self._clinic = clinic
         self.prompts: list[str] = []
-        # What becomes of the next ones that come up.
+        # What happens to the next clients that start.
         self.dies_at_once = False
 
     async def start(self, order: StartRequest, begun: OnStarted = ignore_start) -> ActionResult:
@@ -85,7 +85,7 @@ class RespondingDriver(ScriptedDriver):
 
 
 class FakeHost:
-    """The host, as a test says it is."""
+    """The host, as a test describes it."""
 
     host = "testhost"
     boot_id = BOOT
@@ -102,7 +102,7 @@ class FakeHost:
 
 
 class RecordingMessenger:
-    """A messenger that takes everything."""
+    """A messenger that accepts everything."""
 
     name = "recorder"
 
@@ -117,7 +117,7 @@ class RecordingMessenger:
 
 
 class FakeIssueTracker:
-    """A forge that files everything at once."""
+    """Files every issue at once."""
 
     def __init__(self) -> None:
         self.reports: list[IssueReport] = []
@@ -128,7 +128,7 @@ class FakeIssueTracker:
 
 
 class MemoryCheckpointFiles:
-    """Files of checkpoints that are kept in memory."""
+    """Checkpoint files in memory."""
 
     def __init__(self) -> None:
         self.written: dict[int, Checkpoint] = {}
@@ -155,7 +155,7 @@ class ScriptedAgentSessions:
 
 
 class HealingFixture(SupervisorFixture):
-    """Call `open` to have troubles treated; time passes by `clock.run_for`."""
+    """Call `open` to start healing; time passes by `clock.run_for`."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class HealingFixture(SupervisorFixture):
         self.build()
 
     def build(self) -> None:
-        """Everything a daemon keeps in memory, anew: what an earlier one left is in the store."""
+        """Build everything that a daemon keeps in memory again; the state of an earlier one is in the store."""
         self.alerts = AlertOutbox(
             self.store, self.clock, (self.recorder,), AlertRules(), owner=self.home, mute_pause=self.calm
         )
@@ -274,7 +274,7 @@ class HealingFixture(SupervisorFixture):
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """The daemon's tasks run."""
+        """Start the daemon's tasks."""
         await self.alerts.restore()
         await self.lessons.load()
         await self.healer.restore()
@@ -292,14 +292,14 @@ class HealingFixture(SupervisorFixture):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def manage(self, name: str) -> Process:
-        """A session with an agent, handed over."""
+        """A managed session with an agent."""
         process = self.start(name)
         await self.hands.adopt(name)
         self.settle()
         return process
 
     def start_again(self, name: str, pid: int) -> Process:
-        """Somebody else resumes it: a process holds it, and its log says nothing yet."""
+        """Another person resumes it: it has a process, and its log shows nothing yet."""
         process = Process(pid, 1, BOOT)
         self.come_up(name, process)
         return process
@@ -316,7 +316,7 @@ class HealingFixture(SupervisorFixture):
         runtime: ProcessState = ProcessState.ALIVE,
         socket: str = OWN_TMUX,
     ) -> None:
-        """The pane it is shown in."""
+        """The session's pane."""
         state = ProcessState.DEAD if runtime is ProcessState.DEAD else ProcessState.ALIVE
         pane = Pane(socket, name, "%1", process, sight=state, runtime=runtime)
         self.supervisor.on_pane(subject(name).id, pane)
@@ -327,11 +327,11 @@ class HealingFixture(SupervisorFixture):
         super().hear(name, *events)
 
     def prompted(self, name: str, prompt: str) -> None:
-        """Its log tells of a prompt, as a reader that knows Wakeful's own words."""
+        """Its log shows a prompt, as a reader that knows Wakeful's own prompts."""
         self.hear(name, Prompted(self.wall(), by_wakeful=prompt.encode().startswith(OWN_PROMPT_PREFIXES)))
 
     def answer(self, name: str) -> None:
-        """The model says something: it calls a tool, which comes back."""
+        """The model responds: it calls a tool, which returns."""
         call = f"answer-{self.wall()}"
         self.hear(name, CallStarted(self.wall(), call, "Read"), CallEnded(self.wall(), call))
 
@@ -344,7 +344,7 @@ class HealingFixture(SupervisorFixture):
     def wall(self) -> float:
         return self.clock.now().wall
 
-    # What the supervisor asks of its surroundings.
+    # The supervisor's host interface.
     def set_timer(self, supervisor: Supervisor, awake: float) -> None:
         del supervisor
         if self._due is None or awake < self._due:
@@ -378,7 +378,7 @@ class HealingFixture(SupervisorFixture):
 
 
 def play(scene: Callable[[HealingFixture], Awaitable[None]], **options: Any) -> HealingFixture:
-    """Run a scene in an open clinic."""
+    """Run a scenario with an open fixture."""
     clinic = HealingFixture(**options)
 
     async def run() -> None:

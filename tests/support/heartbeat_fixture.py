@@ -1,4 +1,4 @@
-"""A clinic whose agents can be woken: the real wake service over real files, scripted clients and virtual time."""
+"""Agents that can be woken: the real wake service over real files, scripted clients and virtual time."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -34,14 +34,14 @@ RETENTION_SECONDS = 604_800.0
 
 
 class SlowDriver(RespondingDriver):
-    """A client that can be slow to take a prompt."""
+    """A client that can be slow to accept a prompt."""
 
     def __init__(self, clinic: HealingFixture) -> None:
         super().__init__(clinic)
         self.held: asyncio.Event | None = None
         # Whether its log shows a prompt at once.
         self.writes_late = False
-        # Whether it would take each line for a prompt of its own.
+        # Whether it takes each line for a prompt of its own.
         self.one_line = False
 
     async def deliver(
@@ -58,7 +58,7 @@ class SlowDriver(RespondingDriver):
 
 
 class HeartbeatFixture(HealingFixture):
-    """`raise_agent` gives a name to a managed session, `policy` writes its HEARTBEAT.md."""
+    """`raise_agent` gives a managed session a name, `policy` writes its HEARTBEAT.md."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class HeartbeatFixture(HealingFixture):
     ) -> None:
         self.folder = folder
         self.wake_rules = rules or WakeRules()
-        # What the world does while somebody stands in the gate.
+        # Runs while an action is inside the gate.
         self.meanwhile: Callable[[SessionId], None] = lambda _session_id: None
         super().__init__(store=store, start_wall=start_wall, burst=burst)
 
@@ -106,7 +106,7 @@ class HeartbeatFixture(HealingFixture):
         self.meanwhile(session_id)
 
     async def raise_agent(self, agent: str, name: str | None = None) -> str:
-        """An idle session of a managed agent; its conversation's name."""
+        """An idle session of a managed agent; returns its conversation's name."""
         name = name or f"of-{agent}"
         self.start(name)
         self.finish(name)
@@ -134,7 +134,7 @@ Scene = Callable[[HeartbeatFixture], Coroutine[Any, Any, None]]
 def play(
     scene: Scene, folder: Path, rules: WakeRules | None = None, *, ready: bool = True
 ) -> HeartbeatFixture:
-    """Play a scene in a house of its own."""
+    """Run a scenario with a fixture of its own."""
     house = HeartbeatFixture(folder, rules)
 
     async def run() -> None:
@@ -156,7 +156,7 @@ async def reason_of(house: HeartbeatFixture, name: str = "fox") -> Ineligibility
 
 
 def refusing(house: HeartbeatFixture) -> Callable[[], None]:
-    """The store takes nothing from now on; what is given back ends that."""
+    """The store refuses writes until the returned function is called."""
     keep, spend = house.store.save_note, house.store.spend_budget
 
     async def refuse(*_words: object, **_options: object) -> Any:

@@ -1,4 +1,4 @@
-"""Files that anybody can write: a good one, made bad in one place. Seeded, so that a failure can be repeated."""
+"""Files that others can write: valid ones with one fault. Seeded, so that a failure can be repeated."""
 
 import json
 import random
@@ -30,7 +30,7 @@ RAW: Final = (
 
 
 def spoiled(good: bytes, chance: random.Random) -> bytes:
-    """The bytes of a file that was good until somebody wrote into it."""
+    """A valid file with a fault written into it."""
     kind = chance.random()
     if kind < 0.15:
         return chance.choice(RAW)

@@ -1,4 +1,4 @@
-"""A house in which every agent says something hostile, wherever an agent can say anything."""
+"""A fixture in which every agent sends hostile text, wherever an agent can send text."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from wakeful.judging.events import (
 
 
 def speak(clinic: HealingFixture, number: int, text: str) -> None:
-    """A session that says this wherever an agent can say anything."""
+    """A session with this text wherever an agent can send text."""
     name, at = f"h{number:03}", clinic.wall()
     process = Process(500_000 + number, 1, BOOT)
     clinic.supervisor.on_process(subject(name), process, ProcessState.ALIVE, source="a test")
@@ -52,7 +52,7 @@ def called(at: float, call: str, text: str) -> tuple[CallStarted, CallEnded]:
 
 
 async def speak_elsewhere(clinic: HealingFixture, folder: Path) -> None:
-    """The same words in checkpoints, incidents and critical events."""
+    """The same text in checkpoints, incidents and critical events."""
     log = CriticalLog(folder / "critical_events.jsonl")
     for number, text in enumerate(HOSTILE_TEXTS):
         name = subject(f"h{number:03}").id

@@ -1,9 +1,9 @@
-"""Two hundred texts that would run, load or pretend something if a page took them for anything but text."""
+"""Two hundred texts that would run, load or pretend something if a page treated them as anything but text."""
 
 from itertools import product
 from typing import Final
 
-# What each would do: `owned` is looked for by the tests.
+# Their effect: tests look for `owned`.
 _DEEDS: Final = (
     "window.owned=1",
     "document.title='owned'",

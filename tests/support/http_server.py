@@ -1,6 +1,6 @@
-"""An HTTP server on loopback that answers as it was told to, also badly: for everything that calls out.
+"""An HTTP server on loopback that answers by a script, also badly: for everything that calls out.
 
-One behaviour per request, in order; the last one stays. What was asked is kept whole.
+One behaviour per request, in order; the last one stays. Whole requests are recorded.
 """
 
 import asyncio
@@ -37,16 +37,16 @@ def answer(status: int, body: Any = None) -> Behaviour:
 
 
 def drop(_got: ReceivedRequest) -> bytes:
-    """Read the request and hang up."""
+    """Read the request and close the connection."""
     return b""
 
 
 def hang(_got: ReceivedRequest) -> None:
-    """Read the request and say nothing."""
+    """Read the request and never answer."""
 
 
 class ScriptedHttp:
-    """Lives in the loop of the test that opened it."""
+    """Runs in the loop of the test that opened it."""
 
     def __init__(self, *behaviours: Behaviour) -> None:
         self.got: list[ReceivedRequest] = []

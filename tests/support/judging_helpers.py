@@ -1,4 +1,4 @@
-"""What the tests of readers, fold and judge share: events in, one comparable verdict out."""
+"""Shared by tests of readers, fold and judge: events in, one comparable verdict out."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ POLICY = Policy()
 
 
 def at(seconds: float) -> Instant:
-    """A moment on a host that never slept."""
+    """A time on a host that never slept."""
     return Instant(seconds, seconds)
 
 
@@ -27,7 +27,7 @@ def folded(events: Iterable[e.Event], activity: Activity | None = None) -> Activ
 
 
 def held(sight: ProcessState = ProcessState.ALIVE, pid: int = 100, **facts: object) -> RuntimeState:
-    """Seen with one process."""
+    """With one live process."""
     runtime = RuntimeState()
     hold_by(runtime, sight, pid, **facts)
     return runtime
@@ -41,7 +41,7 @@ def hold_by(presence: RuntimeState, sight: ProcessState, pid: int, **facts: obje
 
 
 def told(status: ClientStatus, seconds: float, waiting_for: str | None = None) -> RuntimeState:
-    """Alive, and its client says what it is doing."""
+    """Alive, with the status that its client reports."""
     return held(status=status, status_at=at(seconds), waiting_for=waiting_for)
 
 
@@ -54,7 +54,7 @@ def codes(verdict: Verdict) -> list[FindingCode]:
 
 
 def outline(verdict: Verdict) -> tuple[object, ...]:
-    """Everything of a verdict that anybody acts on."""
+    """All parts of a verdict that have consequences."""
     return (
         verdict.state,
         verdict.health,

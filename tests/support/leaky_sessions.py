@@ -1,4 +1,4 @@
-"""One real daemon whose sessions speak of nothing but secrets: every kind in inputs, results, errors and texts."""
+"""A real daemon whose sessions are full of secrets: every kind in inputs, results, errors and texts."""
 
 import base64
 import json
@@ -21,7 +21,7 @@ REPEATS: Final = 8
 
 
 class LeakySessions:
-    """Three sessions for each kind: one asks, one failed and one repeats a call that fails, in an agent's transcript."""
+    """Three sessions for each kind: one asks, one failed and one repeats a failing call, in an agent's transcript."""
 
     def __init__(self, daemon: RunningDaemon, alerts: str = "") -> None:
         self.daemon = daemon
@@ -30,7 +30,7 @@ class LeakySessions:
         self._claude = daemon.home / "claude"
         self._logs.mkdir()
         self._claude.mkdir()
-        # Whose sessions they are, for as long as the test runs.
+        # The process of these sessions, for as long as the test runs.
         self._holder = subprocess.Popen(["sleep", "600"])
         daemon.watch(
             CLAUDE_CONFIG_DIR=self._claude,
@@ -50,7 +50,7 @@ class LeakySessions:
 
     def speak(self) -> None:
         """Write every log while the daemon watches, and wait until it has read them all."""
-        # After their holder began: what was opened before that is another process's.
+        # After their process started: a log opened earlier belongs to another process.
         now = time.time() + 60
         for number, kind in enumerate(KINDS):
             self._write_events(f"ask-{number}", self._asking(kind, now))
@@ -60,7 +60,7 @@ class LeakySessions:
         wait_for(lambda: (len(self._read_sessions()) >= wanted) or None, "every session", 60)
 
     def _read_sessions(self) -> list[dict[str, Any]]:
-        """Those whose log was read to its end."""
+        """The sessions whose log was read to its end."""
         return [each for each in self.sessions() if each["phase_ok"]]
 
     def sessions(self) -> list[dict[str, Any]]:
@@ -137,7 +137,7 @@ def _conversation(number: int) -> str:
 
 
 def files_at_rest(folder: Path) -> Iterator[tuple[str, str]]:
-    """Every file as somebody would search it: its bytes as text, and what is encoded in them decoded."""
+    """Every file as an attacker would search it: its bytes as text, and encoded parts decoded."""
     for path in sorted(each for each in folder.rglob("*") if each.is_file() and not each.is_symlink()):
         raw = path.read_bytes()
         yield path.name, raw.decode("utf-8", "replace")

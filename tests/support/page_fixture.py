@@ -1,6 +1,6 @@
-"""A morning in a busy house, for looking at the page: sessions of every kind, an incident, decisions, agents, events.
+"""A busy morning, for looking at the page: sessions of every kind, an incident, decisions, agents, events.
 
-Nothing in here is a claim. `screens.py` takes pictures of it, and tests of the page may start from it.
+It asserts nothing. `screenshots.py` takes pictures of it, and tests of the page may start from it.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ from wakeful.judging.findings import FindingCode
 from wakeful.testing.scripted_runtime import ALIVE, SESSION_DEAD, UNKNOWN
 
 MINUTE: Final = 60.0
-# Who works on what, as (conversation, project).
+# Sessions as (conversation, project).
 NAMES: Final = {
     "checkout": ("7c9e6679-7425-40de-944b-e07fc1f90ae7", "shop-checkout"),
     "deploy": ("5a74ada3-1f0e-4a59-8c53-0f3a5f6f2b11", "infra"),
@@ -39,7 +39,7 @@ NAMES: Final = {
 
 
 class MorningFixture:
-    """Plays it, behind doors that are open: `play` runs in their loop."""
+    """Plays the morning behind running servers: `play` runs in their loop."""
 
     def __init__(self, clinic: HealingFixture, folder: Path) -> None:
         self.clinic = clinic
@@ -115,7 +115,7 @@ class MorningFixture:
         return call
 
     async def _trouble(self) -> None:
-        """One is killed in a deployment, one goes silent, one fails again and again, one has no login."""
+        """One is killed during a deployment, one goes silent, one fails repeatedly, one has no login."""
         house = self.clinic
         house.hear(self._id("search"), Prompted(house.wall()))
         self._call("search", "WebFetch", url="https://docs.example/api")
@@ -195,7 +195,7 @@ CHOICES: Final = (
 
 
 def hub_of_three(clinic: HealingFixture) -> TestHub:
-    """Agents of the hub: one at work, one whose session is gone, one that cannot be seen, one that rests."""
+    """Agents of the hub: one working, one whose session is gone, one unknown, one stopped."""
     docker = AgentRuntime.DOCKER
     hub = TestHub(
         agent("docs", runtime=docker), agent("fox", runtime=docker), agent("nightly"), agent("triage")
@@ -217,6 +217,6 @@ async def look_at_agents(hub: TestHub) -> None:
 
 
 def play(doors: HttpFixture, morning: MorningFixture, hub: TestHub) -> None:
-    """Everything of the morning, in the doors' loop."""
+    """Play the whole morning in the servers' loop."""
     doors.run(morning.play())
     doors.run(look_at_agents(hub))

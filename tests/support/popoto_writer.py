@@ -69,7 +69,7 @@ def main() -> None:
     for line in sys.stdin:
         try:
             said = answer(json.loads(line))
-        except Exception as error:  # noqa: BLE001 - whoever asked hears of it
+        except Exception as error:  # noqa: BLE001 - the caller gets it
             said = f"{type(error).__name__}: {error}"
         sys.stdout.write(json.dumps(said) + "\n")
         sys.stdout.flush()

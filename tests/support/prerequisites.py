@@ -83,7 +83,7 @@ class Client:
 
     def install(self) -> None:
         with _locked(cache_dir() / "install.lock"):
-            # Another run may have brought it while we waited for the lock.
+            # Another run may have installed it while this one waited for the lock.
             if not self.present():
                 _install_clients()
 
@@ -133,7 +133,7 @@ def bin_dir() -> Path:
 
 def _install_clients() -> None:
     """Install all clients aside, try them, then move them in place: a broken install is never taken for one."""
-    # We hold the lock: what lies here is the rest of an install that was interrupted.
+    # This run holds the lock: files here are the rest of an interrupted install.
     for leftover in cache_dir().glob("clients.*"):
         shutil.rmtree(leftover)
     for attempt in range(1, INSTALL_ATTEMPTS_MAX + 1):
@@ -172,7 +172,7 @@ def _fill(folder: Path) -> None:
 
 
 def _replace(place: Path, fresh: Path) -> None:
-    """Two renames: who looks in between sees a missing client, never half of one."""
+    """Two renames: a reader in between sees a missing client, never half of one."""
     with tempfile.TemporaryDirectory(prefix="clients.old.", dir=place.parent) as aside:
         if place.exists():
             place.rename(Path(aside) / place.name)
@@ -187,7 +187,7 @@ def _apt_lists_updated() -> None:
 def _run(
     *argv: str, environ: Mapping[str, str] | None = None, seconds_max: float = INSTALL_SECONDS_MAX
 ) -> None:
-    """Run a command quietly; its last words become the error."""
+    """Run a command quietly; the end of its output becomes the error."""
     try:
         done = subprocess.run(
             argv,

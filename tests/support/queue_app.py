@@ -1,4 +1,5 @@
-"""A bridge, as much of it as the watchdog's tests need: sessions and jobs in Redis, tool logs, and its callbacks."""
+"""An application with a queue, as the watchdog's tests need it: sessions and jobs in Redis, tool logs, and
+callbacks."""
 
 import json
 from pathlib import Path
@@ -22,7 +23,7 @@ WORK = f"popoto:{CHAT}:4469"
 
 
 class ScriptedIssueTracker:
-    """Files everything at once, under one address."""
+    """Files every issue at once, under one address."""
 
     def __init__(self) -> None:
         self.reports: list[IssueReport] = []
@@ -33,7 +34,7 @@ class ScriptedIssueTracker:
 
 
 class QueueAppFixture:
-    """A bridge in one folder, with a Redis of its own."""
+    """The application in one folder, with its own Redis."""
 
     def __init__(self, server: RedisServer, folder: Path) -> None:
         self.server = server
@@ -54,7 +55,7 @@ class QueueAppFixture:
         project: str = "popoto",
         **fields: Any,
     ) -> None:
-        """A session with its running job, as the bridge saves them."""
+        """A session with its running job, as the application saves them."""
         chat, message = session_id.split("_")[-2:]
         self.server.session(
             session_id=session_id,

@@ -1,4 +1,4 @@
-"""A real daemon and raw connections to it: every byte of a request is the test's own."""
+"""A real daemon and raw connections to it: the test writes every byte of a request."""
 
 import os
 import re
@@ -12,7 +12,7 @@ ANSWER_SECONDS_MAX = 30
 
 
 class RawHttpDaemon(RunningDaemon):
-    """A daemon with a limit of descriptors, if one is given, and the ways to it."""
+    """A daemon with a limit of descriptors, if one is given, and connections to it."""
 
     descriptors_max: int | None = None
 
@@ -55,7 +55,7 @@ class RawHttpDaemon(RunningDaemon):
         return super().end()
 
     def wire(self, *, tcp: bool, token: bytes | None = None) -> "RawConnection":
-        """A connection to the port, with our token unless another is given, or to the socket."""
+        """A connection to the port, with the daemon's token unless another is given, or to the socket."""
         made = (
             RawConnection(self, tcp=self.address, token=self.token if token is None else token)
             if tcp
@@ -72,7 +72,7 @@ class RawHttpDaemon(RunningDaemon):
 
 
 class RawConnection:
-    """One kept-alive connection that sends requests byte by byte as it is told, and opens another one when it is closed."""
+    """A keep-alive connection that sends requests byte by byte, and reconnects when it is closed."""
 
     def __init__(
         self, house: RawHttpDaemon, *, tcp: tuple[str, int] | None = None, token: bytes = b""
@@ -88,7 +88,7 @@ class RawConnection:
         return "socket" if self._tcp is None else "port"
 
     def ask(self, method: str, target: bytes, body: bytes = b"", extra: bytes = b"") -> tuple[int, bytes]:
-        """Status and body; 0 where the connection was closed without an answer."""
+        """Status and body; 0 if the connection was closed without an answer."""
         head = b"%b %b HTTP/1.1\r\nHost: %b\r\n%b%b" % (
             method.encode(),
             target,

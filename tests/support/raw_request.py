@@ -1,4 +1,4 @@
-"""One request to a daemon, by hand. As a program it sends an empty order to each path and prints the codes of the answers."""
+"""One request to a daemon, by hand. As a program it sends an empty body to each path and prints the status codes."""
 
 import http.client
 import json

@@ -29,7 +29,7 @@ T = TypeVar("T")
 # A start of Claude Code costs two seconds of CPU: more at once, and timings on two cores mean nothing.
 CLIENTS_AT_ONCE_MAX: Final = 2
 _KEY: Final = "sk-ant-of-the-tests-and-nobody-else"
-# A tool that is seen at work however long that takes: ended by `ClientHome.let_tool_end`.
+# A tool that runs until `ClientHome.let_tool_end`, so that a test can see it at work.
 UNTIL_TOLD: Final = "until [ -e told ]; do sleep 0.2; done"
 _POLL_SECONDS: Final = 0.02
 _END_SECONDS_MAX: Final = 30.0
@@ -40,19 +40,19 @@ _TYPING_SECONDS: Final = 0.5
 
 
 def require(client: prerequisites.Client) -> None:
-    """Skip the test when the client is missing; in CI that is a failure, never a silent pass."""
+    """Skip the test if the client is missing; fail it in CI."""
     _require(
         client.present(), f"{client.requirement} is missing: run `python tests/support/prerequisites.py`"
     )
 
 
 def require_tmux() -> None:
-    """Skip the test when tmux is missing; fail it in CI."""
+    """Skip the test if tmux is missing; fail it in CI."""
     require_programs("tmux")
 
 
 def require_programs(*names: str) -> None:
-    """Skip the test when one of these commands is missing; fail it in CI."""
+    """Skip the test if one of these commands is missing; fail it in CI."""
     missing = [name for name in names if shutil.which(name) is None]
     _require(not missing, f"{', '.join(missing)} is missing: run `python tests/support/prerequisites.py`")
 
@@ -102,7 +102,7 @@ class TmuxSession:
 
 
 def tmux(socket: Path, *arguments: str, environ: Mapping[str, str] | None = None) -> str:
-    """Run tmux on a private socket, without anybody's configuration. A server may be leaving with its last session."""
+    """Run tmux on a private socket, without any user's configuration. A server may end with its last session."""
 
     def look() -> subprocess.CompletedProcess[str] | None:
         done = subprocess.run(
@@ -171,7 +171,7 @@ class ClientHome:
         return [pid for pid in self.pids() if any(entry.startswith(marks) for entry in _environ_of(pid))]
 
     def let_tool_end(self) -> None:
-        """A tool that runs UNTIL_TOLD in the project is told."""
+        """End a tool that runs UNTIL_TOLD in the project."""
         (self.project / "told").touch()
 
     def wait_for_tool(self, command: str) -> int:

@@ -1,6 +1,7 @@
-"""A private Redis for tests, and popoto's own hand writing records into it.
+"""A private Redis for tests, with records written by popoto itself.
 
-popoto binds its Redis once per process, so it writes in a process of its own: one per server, fed with JSON lines.
+popoto binds its Redis once per process, so it writes in a process of its own: one per server, fed with JSON
+lines.
 """
 
 import json
@@ -49,7 +50,7 @@ class RedisServer:
         return self._process.pid
 
     def client(self) -> Any:
-        """Asked and answered in bytes, which its types do not know."""
+        """Bytes in and out, which its type hints do not know."""
         return redis.Redis(unix_socket_path=str(self.socket))
 
     def start(self) -> None:
@@ -90,7 +91,7 @@ class RedisServer:
         return found
 
     def delete(self, model: str, **filters: Any) -> None:
-        """As a bridge does before it saves a changed status."""
+        """As an application does before it saves a changed status."""
         assert self._ask({"delete": model, "fields": filters}) == "deleted"
 
     def _write(self, model: str, fields: dict[str, Any]) -> None:

@@ -19,9 +19,9 @@ class Kind(NamedTuple):
     secret: str
 
     def is_in(self, seen: str, step: int = 1) -> bool:
-        """Whether the secret, or ten characters of it in a row, are in what somebody can see.
+        """Whether the secret, or ten characters of it in a row, are in a visible text.
 
-        A larger `step` is quicker and finds so much longer pieces only.
+        A larger `step` is faster and finds only pieces that are longer by as much.
         """
         if len(self.secret) <= WINDOW_CHARS:
             return self.secret in seen

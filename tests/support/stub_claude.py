@@ -30,7 +30,7 @@ def install(folder: Path) -> str:
 
 
 class Interrupted(Exception):
-    """The turn was cut short."""
+    """The turn was interrupted."""
 
 
 class CheapClaude:
@@ -144,7 +144,7 @@ class CheapClaude:
         return {"is_error": True, "api_error_status": status, "result": words}
 
     def _ask(self, tool: str) -> bool:
-        """Whether somebody allowed it."""
+        """Whether a person allowed it."""
         request_id = str(uuid4())
         self._say(type="system", subtype="session_state_changed", state="requires_action")
         request = {

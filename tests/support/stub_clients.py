@@ -1,4 +1,4 @@
-"""Processes that stand for a client: real ones, with its name. Wakeful believes in no other holder of a session."""
+"""Real processes with the name of a client. Wakeful accepts no other process as the owner of a session."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from support.daemon_process import CommandResult
 from support.real_clients import wait_for
 from wakeful.linux import proc
 
-# Runs what it is given as a client runs its tools, and answers with what was said.
+# Runs commands as a client runs its tools, and answers with their output.
 _TOOL_RUNNER = """
 import json, subprocess, sys
 for line in sys.stdin:

@@ -1,6 +1,6 @@
 """A stand-in for Codex at a terminal: a process with its writer lock, its tools, and a rollout that a test writes.
 
-The real Codex is run as `codex exec` only, and that asks nobody. What it writes elsewhere has the shape of recordings.
+The real Codex runs only as `codex exec`, which asks no questions. Other records have the form of recordings.
 """
 
 import json

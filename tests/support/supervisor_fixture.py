@@ -1,6 +1,6 @@
-"""A small house for the doors: sessions made by hand through the real supervisor, served by the real servers.
+"""Sessions made by hand through the real supervisor, served by the real HTTP servers.
 
-Nothing in here moves by itself. Whatever touches the sessions runs in the servers' loop (`Doors.call`).
+Nothing moves by itself. Everything that changes the sessions runs in the servers' loop (`HttpFixture.call`).
 """
 
 import asyncio
@@ -76,14 +76,15 @@ T = TypeVar("T")
 
 
 class SupervisorFixture:
-    """Clock, supervisor, desk and store, without eyes: a test says what was seen. Is its own Surroundings."""
+    """Clock, supervisor, queries and store, without log sources: a test supplies the events. Implements
+    SupervisorHost."""
 
     def __init__(
         self, *, store: Store | None = None, start_wall: float = START_WALL, clock: VirtualClock | None = None
     ) -> None:
         self.clock = clock or VirtualClock(start_wall)
         self.reread: list[SessionId] = []
-        # For whose orphans somebody was asked to look.
+        # Sessions whose orphans were searched for.
         self.searched: list[SessionId] = []
         self.sought: list[SessionId] = []
         self.policy = Policy()
@@ -107,30 +108,30 @@ class SupervisorFixture:
         self.incidents = Incidents(self.store, self.clock)
         self.gate = ActionGate(self.store, self.clock, self, self.calm.pause_reason)
         self.hands = self.hands_in("mine")
-        # A test that needs agents brings them.
+        # A test that needs agents sets it.
         self.hub: Hub | None = None
         self.queue: QueuedSessions | None = None
-        # Whether prompts would arrive, and what may be touched, as a test says.
+        # Whether prompts arrive, and the mode; set by a test.
         self.path_open = True
         self.mode = "mine"
-        # Whether a process of the open call is found when somebody looks.
+        # Whether a process of the open call is found.
         self.tool_runs = False
         self._ended: set[Process] = set()
         self._pids = iter(range(700_000, 4_000_000))
 
     @property
     def healing(self) -> tuple[Healer, Restorer] | None:
-        """Whoever heals here; in a plain house nobody does."""
+        """Subclasses have a healer."""
         return None
 
     @property
     def deciding(self) -> tuple[Checkpoints, Lessons] | None:
-        """What waits for people here; in a plain house nothing does."""
+        """Subclasses have checkpoints."""
         return None
 
     @property
     def waking(self) -> WakeService | None:
-        """Whoever wakes agents here; in a plain house nobody does."""
+        """Subclasses have a wake service."""
         return None
 
     def hands_in(self, mode: str) -> SessionController:
@@ -152,7 +153,7 @@ class SupervisorFixture:
         return DaemonRecord(self.mode, "0.0.0", "testhost", 1, STARTED_AT, ("a socket",), eyes, notes, paused)
 
     def trouble_of(self, session_id: SessionId) -> HealingCase | None:
-        """What a test says of it; in a clinic, the healer."""
+        """The case that a test set; a subclass asks its healer."""
         return self.troubles.get(session_id)
 
     def read_last_events(self, session_id: SessionId, limit: int) -> list[Event]:
@@ -161,14 +162,14 @@ class SupervisorFixture:
         return []
 
     def start(self, name: str, *, project: str = "shop", pid: int | None = None) -> Process:
-        """An agent of this conversation comes up and is idle."""
+        """Start an idle agent with this conversation."""
         process = Process(pid or next(self._pids), 1, BOOT)
         self.supervisor.on_process(subject(name), process, ProcessState.ALIVE, source="a test")
         self.hear(name, LogOpened(self._wall(), ConversationId(name), f"/home/me/{project}"))
         return process
 
     def hear(self, name: str, *events: Event) -> None:
-        """Its log says this."""
+        """Add events to its log."""
         self.supervisor.on_events(subject(name), events, live=True)
         self.settle()
 
@@ -212,7 +213,7 @@ class SupervisorFixture:
 
     def on_concluded(self, session_id: SessionId) -> None: ...
 
-    # What the supervisor asks of its surroundings.
+    # The supervisor's host interface.
     def request_judging(self, supervisor: Supervisor) -> None: ...
 
     def set_timer(self, supervisor: Supervisor, awake: float) -> None: ...
@@ -333,7 +334,7 @@ class SettlingRefresher:
 
 
 def _at_once(work: Coroutine[Any, Any, object]) -> None:
-    """Run something that is async by its type only."""
+    """Run a coroutine that never awaits."""
     try:
         work.send(None)
     except StopIteration:
@@ -342,7 +343,7 @@ def _at_once(work: Coroutine[Any, Any, object]) -> None:
 
 
 def subject(name: str) -> SessionIdentity:
-    """Claude's, unless its name begins with `codex-`."""
+    """A session of Claude, unless its name begins with `codex-`."""
     if name.startswith("codex-"):
         conversation = ConversationId(name.removeprefix("codex-"))
         return SessionIdentity(SessionId(name), "codex", "testhost", "by hand", conversation)
@@ -366,7 +367,7 @@ def _started(house: SupervisorFixture, name: str, *, project: str = "shop") -> s
 
 
 class HttpFixture:
-    """Both doors of a house, open in a thread of their own."""
+    """Both listeners of a fixture, in a thread of their own."""
 
     def __init__(
         self, house: SupervisorFixture, folder: Path, ancestors: Callable[[int], Sequence[int]]
@@ -375,7 +376,7 @@ class HttpFixture:
         self.path = folder / "wakeful.sock"
         self.token = load_or_create_token(folder / "token")
         self.orders: list[str] = []
-        # The session each pid works for, as far as a test says so.
+        # The session of each pid, as a test sets it.
         self.working_for: dict[int, SessionId] = {}
         self._listeners = (bind_unix(self.path), bind_tcp("127.0.0.1", 0))
         tcp = self._listeners[1]
@@ -426,7 +427,7 @@ class HttpFixture:
         assert self._open.wait(60), "the doors did not open"
 
     def stop(self) -> None:
-        """Close both doors; twice is once."""
+        """Close both listeners; a second call does nothing."""
         if not self._thread.is_alive():
             return
         self._loop.call_soon_threadsafe(self._stopped.set)
@@ -434,11 +435,11 @@ class HttpFixture:
         assert not self._thread.is_alive(), "the doors did not close"
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await something of the house, in its own loop."""
+        """Await a coroutine in the servers' loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
     def call(self, act: Callable[[], T]) -> T:
-        """Do something to the house, in its own loop."""
+        """Call a function in the servers' loop."""
 
         async def do() -> T:
             return act()
@@ -451,7 +452,7 @@ class HttpFixture:
         return httpx.Client(transport=transport, base_url="http://wakeful", timeout=20, **options)
 
     def tcp(self, *, token: str | None = None, **options: Any) -> httpx.Client:
-        """A client of the loopback port: with our token unless another (or "") is given."""
+        """A client of the loopback port, with the daemon's token unless another (or "") is given."""
         shown = self.token if token is None else token
         headers = {"authorization": f"Bearer {shown}"} if shown else {}
         return httpx.Client(base_url=self.url, timeout=20, headers=headers, trust_env=False, **options)
@@ -485,11 +486,11 @@ def open_http_fixture(
     *,
     ancestors: Callable[[int], Sequence[int]] = lambda _pid: (),
 ) -> Iterator[HttpFixture]:
-    """A furnished house (or the given one) with both doors open."""
+    """A fixture with sample sessions (or the given one) with both listeners open."""
     if house is None:
         from support.heartbeat_fixture import HeartbeatFixture
 
-        # Nobody turns the clock behind the doors: whoever had to wait for a turn would wait for ever.
+        # The virtual clock stands still behind the servers: a request that waits for it would wait forever.
         house = HeartbeatFixture(folder, burst=1_000_000)
         add_sample_sessions(house)
     doors = HttpFixture(house, folder, ancestors)
@@ -501,14 +502,14 @@ def open_http_fixture(
 
 
 def raw(doors: HttpFixture, request: bytes, *, seconds_max: float = 20) -> bytes:
-    """Send bytes to the loopback port as they are; everything that comes back until the connection ends."""
+    """Send bytes to the loopback port unchanged; returns everything until the connection ends."""
     with socket.create_connection(("127.0.0.1", doors.port), timeout=seconds_max) as connection:
         connection.sendall(request)
         return received(connection)
 
 
 def received(connection: socket.socket) -> bytes:
-    """What comes until the other end closes; a reset is an end too."""
+    """Everything until the other end closes; a reset is an end too."""
     pieces = []
     try:
         while piece := connection.recv(65536):

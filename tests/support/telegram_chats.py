@@ -1,6 +1,6 @@
-"""The chats of a scripted Bot API: who is in them, every message with its edits, and what Telegram would refuse.
+"""The chats of a scripted Bot API: members, every message with its edits, and what Telegram would refuse.
 
-The truth a test asks for stands here. No socket and no clock of its own: the server and the in-process chat share it.
+Tests assert on these. No socket and no clock: the server and the in-process chat share it.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ _NOT_MODIFIED: Final = (
 
 
 class Refusal(Exception):
-    """What Telegram answers instead of a result."""
+    """Telegram's answer instead of a result."""
 
     def __init__(self, status: int, description: str, **parameters: int) -> None:
         super().__init__(description)
@@ -36,7 +36,7 @@ class Refusal(Exception):
 
 @dataclass
 class ChatMessage:
-    """A message. `history` is everything it ever said, the newest last."""
+    """A message. `history` is every text it had, the newest last."""
 
     message_id: int
     chat_id: int
@@ -82,7 +82,7 @@ class ChatRoom:
 
 
 class ChatRooms:
-    """Every chat of one bot. A chat exists as soon as somebody speaks of it, unless `is_strict`."""
+    """Every chat of one bot. A chat exists as soon as it is mentioned, unless `is_strict`."""
 
     def __init__(self) -> None:
         self.rooms: dict[int, ChatRoom] = {}
@@ -104,7 +104,7 @@ class ChatRooms:
         return self.rooms.setdefault(chat_id, ChatRoom(chat_id))
 
     def answer(self, method: str, given: dict[str, Any]) -> Any:
-        """The result of a call. Raises Refusal. Methods nobody looks at more closely answer with true."""
+        """The result of a call. Raises Refusal. Methods without special handling answer true."""
         self.called.append((method, given))
         known = self.methods.get(method.lower())
         if known is not None:
@@ -116,7 +116,7 @@ class ChatRooms:
         return True
 
     def seen(self, chat_id: int, thread_id: int | None = None) -> list[str]:
-        """What a person sees of ours in this place now, in order."""
+        """The bot's messages that a person sees there now, in order."""
         return [each.text for each in self.ours(chat_id, thread_id)]
 
     def ours(self, chat_id: int, thread_id: int | None = None) -> list[ChatMessage]:
@@ -138,7 +138,7 @@ class ChatRooms:
         return shape | ({"document": {"file_name": said.file[0]}} if said.file else {"text": said.text})
 
     def _entered(self, given: dict[str, Any]) -> tuple[ChatRoom, int | None]:
-        """The chat and topic that is meant, if we may speak there."""
+        """The chat and topic, if the bot may write there."""
         chat_id, thread_id = int(given["chat_id"]), _number(given.get("message_thread_id"))
         if self.is_strict and chat_id not in self.rooms:
             raise Refusal(400, "Bad Request: chat not found")

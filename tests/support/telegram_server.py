@@ -28,13 +28,13 @@ _TERMINATED: Final = (
 
 
 def own_token() -> str:
-    """For a gateway that is really run: a host has one with a token, and another test may run there now."""
+    """A token for a gateway that really runs: a host has one gateway per token, and another test may run now."""
     return f"{BOT_ID}:{secrets.token_hex(16)}"
 
 
 @dataclass(frozen=True)
 class Fault:
-    """How a call goes wrong. `taken`: what was asked for happens all the same."""
+    """How a call fails. `taken`: its effect happens anyway."""
 
     kind: str
     taken: bool = False
@@ -43,7 +43,7 @@ class Fault:
 
 
 def flood(seconds: int) -> Fault:
-    """429 with the time it wants."""
+    """429 with its waiting time."""
     words = f"Too Many Requests: retry after {seconds}"
     return refuse(429, words, retry_after=seconds)
 
@@ -122,7 +122,7 @@ class BotApi:
         reply_to: ChatMessage | None = None,
         **more: Any,
     ) -> int:
-        """Somebody writes, in their own chat with the bot unless another one is named; the update's number.
+        """A person writes, in their own chat with the bot unless another is named; returns the update's number.
 
         `more` are further fields of the message: photo, caption, forward_origin, migrate_to_chat_id …
         """
@@ -133,12 +133,12 @@ class BotApi:
         return self.gives({"message": message | more})
 
     def edits(self, text: str, message_id: int, *, user: int = 1, chat: int | None = None) -> int:
-        """Somebody edits what they wrote."""
+        """A person edits a message."""
         message = self._message(user, chat if chat is not None else user, None, message_id)
         return self.gives({"edited_message": message | {"text": text, "edit_date": message["date"] + 60}})
 
     def presses(self, said: ChatMessage, choice: str, *, user: int = 1) -> str:
-        """Somebody presses a button under our message, or pretends to; the press's id."""
+        """A person presses a button under the bot's message, or pretends to; returns the press's id."""
         with self._changed:
             press_id = str(4_000_000 + self._next_update)
             self.rooms.presses[press_id] = ""
@@ -166,7 +166,7 @@ class BotApi:
         return number
 
     def deletes(self, said: ChatMessage) -> None:
-        """Somebody deletes our message."""
+        """A person deletes the bot's message."""
         with self._changed:
             said.is_deleted = True
 
@@ -176,7 +176,7 @@ class BotApi:
         return self.rooms.room(chat)
 
     def seen(self, chat: int = 1, thread: int | None = None) -> list[str]:
-        """What a person sees of ours there now."""
+        """The bot's messages that a person sees there now."""
         with self._changed:
             return self.rooms.seen(chat, thread)
 
@@ -187,12 +187,12 @@ class BotApi:
 
     @property
     def unconfirmed(self) -> int:
-        """Updates nobody has confirmed yet."""
+        """Updates that are not confirmed yet."""
         with self._changed:
             return len(self._updates)
 
     def wait(self, holds: Callable[[], bool], seconds: float = 30.0) -> None:
-        """Return once it holds; asked after every call. Blocks: from a loop, in a thread."""
+        """Return once the condition is true; checked after every call. Blocks: from a loop, call it in a thread."""
         with self._changed:
             assert self._changed.wait_for(holds, seconds), (
                 f"never came about; calls: {self.rooms.called[-10:]}"
@@ -201,20 +201,20 @@ class BotApi:
     # What goes wrong.
 
     def fail(self, method: str, *faults: Fault) -> None:
-        """Let the next calls of the method go wrong so, one after the other."""
+        """Let the next calls of the method fail like this, one after the other."""
         with self._changed:
             self._faults.setdefault(method.lower(), []).extend(faults)
 
     def answers_instead(self, method: str, result: Any) -> None:
-        """Let the next call of the method have this result, whatever that is."""
+        """Let the next call of the method have this result."""
         self.fail(method, Fault("instead", result=result))
 
     def down(self) -> None:
-        """Be gone: no connection is taken, and every open one is cut."""
+        """Refuse connections, and cut every open one."""
         self._run(self._close())
 
     def up(self) -> None:
-        """Be there, at the same address as before."""
+        """Listen again at the same address."""
         self._run(self._listen())
 
     # The protocol.
@@ -248,7 +248,7 @@ class BotApi:
             self._open.discard(writer)
 
     async def _exchange(self, reader: asyncio.StreamReader) -> bytes | None:
-        """One request and its answer; None: hang up."""
+        """One request and its answer; None: close the connection."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         fields = dict(line.lower().split(": ", 1) for line in head.splitlines()[1:] if ": " in line)
         body = await reader.readexactly(int(fields.get("content-length", 0)))
@@ -296,7 +296,7 @@ class BotApi:
         self._spoken[chat] = now
 
     async def _poll(self, given: dict[str, Any]) -> list[dict[str, Any]]:
-        """The older of two pollers is the one that is told to go."""
+        """Of two pollers the older one is refused."""
         self._newest_poll = mine = object()
         self._wake()
         self._confirm(int(given.get("offset", 0)))

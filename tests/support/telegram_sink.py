@@ -1,4 +1,4 @@
-"""A scripted Telegram for tests: it takes every message and remembers what was said to whom."""
+"""A scripted Telegram for tests: it accepts every message and records text and recipient."""
 
 import asyncio
 import threading

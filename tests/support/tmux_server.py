@@ -1,4 +1,4 @@
-"""A private tmux server for tests: it reads nobody's configuration and touches nobody's sessions."""
+"""A private tmux server for tests: no user's configuration, no user's sessions."""
 
 import asyncio
 import subprocess
@@ -11,7 +11,7 @@ PATIENCE_SECONDS: Final = 30.0
 
 
 class Server:
-    """A tmux server of our own, that reads nobody's configuration."""
+    """A private tmux server without any user's configuration."""
 
     def __init__(self, socket: Path) -> None:
         self.socket = socket
@@ -21,7 +21,7 @@ class Server:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
     def start(self, name: str, *command: str) -> int:
-        """Begin a session; the pid of the command in it."""
+        """Begin a session; returns the pid of its command."""
         return int(self.tmux("new-session", "-d", "-P", "-F", "#{pane_pid}", "-s", name, *command))
 
     def end(self) -> None:

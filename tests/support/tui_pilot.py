@@ -1,6 +1,6 @@
-"""Driving `wakeful top` by Textual's pilot: what stands on its screen, and the screens that were looked at.
+"""Drives `wakeful top` with Textual's pilot: the content of its screen, and approved screens.
 
-WAKEFUL_SCREENS=write keeps new ones: look at them.
+WAKEFUL_SCREENS=write stores new ones: look at them.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from wakeful.tui.app import TopApp
 
 SCREENS = Path(__file__).parents[1] / "integration" / "top_screens"
 SECONDS_MAX = 30.0
-# Below so many lines the list stands alone.
+# With fewer lines than this, only the list is shown.
 LOW = 18
 Scene = Callable[[TopApp, Pilot[None]], Coroutine[Any, Any, None]]
 
 
 @pytest.fixture
 def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Times of day are those of the kept screens."""
+    """The stored screens show times in UTC."""
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     yield
@@ -35,7 +35,7 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def play(doors: HttpFixture, scene: Scene, size: tuple[int, int] = (80, 24)) -> None:
-    """The view against these doors, once it is live; a low screen has no room for a ladder."""
+    """The app against these servers, once it is live; a low screen has no room for the liveness levels."""
 
     async def run() -> None:
         app = TopApp(StatePaths(str(doors.path.parent)), now=lambda: doors.house.clock.now().wall)
@@ -55,7 +55,7 @@ async def until(pilot: Pilot[None], seen: Callable[[], bool]) -> None:
 
 
 def screen(app: Any) -> str:
-    """What stands on it, without colours."""
+    """The screen's text, without colours."""
     strips = app.screen._compositor.render_strips(app.size)
     return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
 
@@ -69,7 +69,7 @@ def greens(app: Any) -> set[str]:
 
 
 async def becomes(pilot: Pilot[None], name: str) -> None:
-    """The screen that was looked at; a moment may pass until everything is drawn."""
+    """Wait until the screen equals the approved one."""
     path = SCREENS / f"{name}.txt"
     if os.environ.get("WAKEFUL_SCREENS") == "write":
         await pilot.pause(0.5)

@@ -1,4 +1,4 @@
-"""One of several watchdogs that race on one Redis: waits for the start, runs one cycle, and tells what it did.
+"""One of several watchdogs that race on one Redis: waits for the start, runs one cycle, and prints what it did.
 
 python watchdog_racer.py REDIS_URL FOLDER
 """
@@ -49,7 +49,7 @@ async def cycle(url: str, folder: str) -> list[int]:
 
 
 async def fence(url: str, _folder: str) -> list[int]:
-    """Everybody has seen every session running, and revives them all."""
+    """Every watchdog has seen every session running, and revives them all."""
     jobs = connect(url)
     watched = (await jobs.snapshot()).watched
     started()

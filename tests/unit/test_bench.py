@@ -26,7 +26,7 @@ def at_least(value: float, target: float = 4.0) -> Figure:
     ],
 )
 def test_the_gate_is_a_quarter_wider_than_the_target_on_the_bad_side(figure: Figure, verdict: str) -> None:
-    """A target that is missed by noise is said to be missed, and fails only beyond the gate."""
+    """A target missed by noise is reported as missed, and fails only beyond the gate."""
     assert figure.verdict == verdict
     assert figure.passes == (verdict != "FAILED")
 

@@ -66,7 +66,7 @@ async def under_way() -> AsyncIterator[tuple[TestHub, asyncio.Task[AgentRecord]]
 
 
 def test_a_session_that_dies_is_stale_as_soon_as_it_is_told() -> None:
-    """Container running is not agent working: no sync is waited for, and everybody hears old, new, why and when."""
+    """Container running is not agent working: no sync is waited for, and subscribers get old, new, why and when."""
 
     async def story() -> None:
         house = TestHub(agent(runtime=AgentRuntime.DOCKER), runtime=ScriptedRuntime("docker"))
@@ -117,7 +117,7 @@ def test_the_end_of_a_process_is_looked_at_at_once() -> None:
 
 
 def test_a_process_that_ended_before_it_was_watched_is_looked_at_again() -> None:
-    """Between a look and a pidfd a process may end, and nobody else would say so."""
+    """A process may end between a probe and its pidfd, and no other event would report it."""
 
     async def story() -> None:
         house = TestHub(agent())
@@ -130,7 +130,7 @@ def test_a_process_that_ended_before_it_was_watched_is_looked_at_again() -> None
 
 
 def test_a_process_that_ends_before_it_can_be_identified_is_no_secret() -> None:
-    """Nobody else would tell. One that merely cannot be looked at is not asked about without end."""
+    """No other event would report it. A process that merely cannot be inspected is not probed without end."""
 
     async def story() -> None:
         house = TestHub(agent())
@@ -200,7 +200,7 @@ def test_an_agent_whose_session_is_in_an_incident_does_not_join_it_too() -> None
 
 
 def test_an_engine_that_was_never_seen_is_no_incident() -> None:
-    """Whoever was not there has lost nothing, and yet nobody calls it stopped."""
+    """An engine that was never there has lost nothing, and yet the agent is not called stopped."""
 
     async def story() -> None:
         house = TestHub(agent())
@@ -231,7 +231,7 @@ def test_of_two_starts_at_once_one_wins() -> None:
 
 
 def test_a_stop_ends_a_start_that_is_under_way() -> None:
-    """Whoever waits for the start hears so, and nothing is left."""
+    """The caller that waits for the start gets an answer, and nothing is left."""
 
     async def story() -> None:
         async with under_way() as (house, start):
@@ -338,7 +338,7 @@ def test_an_agent_somebody_else_started_is_not_started_again() -> None:
 
 
 def test_every_start_has_a_higher_epoch_and_one_holder() -> None:
-    """Whoever was started before is fenced; a lease of somebody else's is not taken away."""
+    """Earlier starts are fenced; another owner's lease is not taken away."""
 
     async def story() -> None:
         house = TestHub(agent())
@@ -357,7 +357,7 @@ def test_every_start_has_a_higher_epoch_and_one_holder() -> None:
 
 @pytest.mark.parametrize("seen_dead", [True, False])
 def test_the_lease_of_a_daemon_that_was_killed_is_taken_over(seen_dead: bool) -> None:
-    """At once if its process is seen dead, under the next epoch; never while nobody knows."""
+    """At once if its process is seen dead, under the next epoch; never while that is unknown."""
 
     async def story() -> None:
         house = TestHub(agent())
@@ -378,7 +378,7 @@ def test_the_lease_of_a_daemon_that_was_killed_is_taken_over(seen_dead: bool) ->
 
 
 def test_a_lease_that_a_later_daemon_renews_is_its_own() -> None:
-    """The one that claimed it is dead; whoever goes on with the agent holds it now."""
+    """The daemon that claimed it is dead; the one that continues the agent holds it now."""
 
     async def story() -> None:
         house = TestHub(agent())
@@ -410,7 +410,7 @@ def test_a_turn_is_not_cut_off_without_a_yes() -> None:
 
 
 def test_whom_an_agent_hosts_is_said_at_once_and_until_it_begins_anew() -> None:
-    """Both records name each other: no sync is waited for, a restart of ours knows it, a new start forgets it."""
+    """Both records name each other: no sync is waited for, a restarted daemon knows it, a new start forgets it."""
 
     async def story() -> None:
         house = TestHub(agent())
@@ -437,7 +437,7 @@ def test_whom_an_agent_hosts_is_said_at_once_and_until_it_begins_anew() -> None:
 
 
 def test_a_stopped_agent_leaves_its_last_session_free() -> None:
-    """It begins anew when it is started: whoever wants that conversation may have it."""
+    """It starts a new conversation the next time, so the old one may be claimed."""
 
     async def story() -> None:
         house = TestHub(agent())
@@ -490,7 +490,7 @@ def test_a_restart_of_ours_knows_epoch_and_since(caplog: pytest.LogCaptureFixtur
 
 
 def test_a_stopped_agent_has_lost_nothing_to_a_dead_engine(caplog: pytest.LogCaptureFixture) -> None:
-    """Nor after a restart of ours, however often: no incident, and nobody is said to have claimed it."""
+    """Nor after any number of daemon restarts: no incident, and no claim is recorded."""
 
     async def story() -> None:
         house = TestHub(agent("stopped"), agent("runs"))
@@ -513,7 +513,7 @@ def test_a_stopped_agent_has_lost_nothing_to_a_dead_engine(caplog: pytest.LogCap
 
 
 def test_agents_that_are_declared_no_longer_are_forgotten() -> None:
-    """Nothing is kept of a name nobody uses."""
+    """Nothing is stored for an unused name."""
 
     async def story() -> None:
         house = TestHub(agent("old"))
@@ -671,7 +671,7 @@ def test_an_agent_that_lives_and_was_never_ready_is_an_error_and_stays_one() -> 
     run(story)
 
 
-class SlowEyes(ScriptedRuntime):
+class SlowRuntime(ScriptedRuntime):
     """Looks that take their time, each until its gate opens; what they saw at their beginning or at their end."""
 
     def __init__(self) -> None:
@@ -689,10 +689,10 @@ class SlowEyes(ScriptedRuntime):
 
 @pytest.mark.parametrize("late", [0, 1])
 def test_a_look_from_before_a_death_that_arrives_late_does_not_count(late: int) -> None:
-    """Two looks may overtake each other, whichever began first: nobody comes back to life by that."""
+    """Two probes may overtake each other, whichever began first: a late one revives nothing."""
 
     async def story() -> None:
-        eyes = SlowEyes()
+        eyes = SlowRuntime()
         house = TestHub(agent(), runtime=eyes)
         async with house.open():
             await running(house)
@@ -715,7 +715,7 @@ def test_a_look_from_before_an_order_does_not_count_after_it() -> None:
     """What was stale when it was seen was restarted since."""
 
     async def story() -> None:
-        eyes = SlowEyes()
+        eyes = SlowRuntime()
         house = TestHub(agent(), runtime=eyes)
         async with house.open():
             await running(house)
@@ -733,7 +733,7 @@ def test_a_look_from_before_an_order_does_not_count_after_it() -> None:
 
 
 def test_a_stale_auto_agent_is_brought_back_once_in_its_conversation() -> None:
-    """The budget is one: what ends again soon stays stale, and a person is told."""
+    """The budget is one: an agent that ends again soon stays stale, and a person gets an alert."""
 
     async def story() -> None:
         house = TestHub(agent(restart=Restart.AUTO))
@@ -874,7 +874,7 @@ def test_a_restart_that_a_crash_cut_off_is_told_where_it_fails(later: AgentObser
 
 
 def test_an_agent_cut_off_in_a_turn_is_left_to_the_healer() -> None:
-    """Whoever would only run its command again loses the turn; the healer has it started, and once."""
+    """Running its command again would lose the turn; the healer has it started, once."""
 
     async def story() -> None:
         house = TestHub(agent(restart=Restart.AUTO))
@@ -937,7 +937,7 @@ def test_a_session_is_its_agents_before_anybody_looked() -> None:
 
 
 def test_what_was_hosted_is_known_before_anybody_is_judged() -> None:
-    """A restart of ours says whose agent a session's is as soon as the book is read."""
+    """After a restart the agent of a session is known as soon as the store is read."""
 
     async def story() -> None:
         house = TestHub(agent())
@@ -954,7 +954,7 @@ def test_what_was_hosted_is_known_before_anybody_is_judged() -> None:
 
 
 def test_an_agent_that_was_well_for_long_has_a_budget_again() -> None:
-    """What ends it ten minutes later is another trouble."""
+    """An end ten minutes later is another problem."""
 
     async def story() -> None:
         house = TestHub(agent(restart=Restart.AUTO))
@@ -971,7 +971,7 @@ def test_an_agent_that_was_well_for_long_has_a_budget_again() -> None:
 
 
 def test_two_processes_never_get_one_conversation() -> None:
-    """Whoever resumed it elsewhere keeps it, and the budget is given back."""
+    """A process that resumed it elsewhere keeps it, and the budget is given back."""
 
     async def story() -> None:
         house = TestHub(agent(restart=Restart.AUTO))
@@ -1009,7 +1009,7 @@ def test_nobody_acts_where_nobody_may(why: str) -> None:
 
 
 def test_orders_in_observe_mode_are_refused() -> None:
-    """Observe acts on nothing, whoever asks."""
+    """Observe acts on nothing, whatever the caller."""
 
     async def story() -> None:
         house = TestHub(agent(), mode="observe")

@@ -1,4 +1,5 @@
-"""Who needs a person is told after a while, unless somebody has answered or is looking; in virtual time."""
+"""A session that needs a person causes an alert after a while, unless it was answered or is being looked at;
+virtual time."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,8 +34,8 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Scene:
-    """A house whose sessions are made by hand, and whoever watches them for questions."""
+class AttentionFixture:
+    """Sessions made by hand, and the monitor that watches them for questions."""
 
     def __init__(self) -> None:
         self.house = SupervisorFixture()
@@ -99,13 +100,13 @@ class Scene:
 
 
 @pytest.fixture
-def scene() -> Scene:
-    scene = Scene()
+def scene() -> AttentionFixture:
+    scene = AttentionFixture()
     scene.house.start("a")
     return scene
 
 
-async def test_an_open_question_is_told_after_ten_seconds_and_once(scene: Scene) -> None:
+async def test_an_open_question_is_told_after_ten_seconds_and_once(scene: AttentionFixture) -> None:
     """Not before, and not again for every judgement of the same session."""
     async with scene.running():
         scene.ask()
@@ -119,7 +120,7 @@ async def test_an_open_question_is_told_after_ten_seconds_and_once(scene: Scene)
     assert len(scene.said) == 1
 
 
-async def test_a_guessed_question_is_told_as_a_guess_and_ends_with_its_call(scene: Scene) -> None:
+async def test_a_guessed_question_is_told_as_a_guess_and_ends_with_its_call(scene: AttentionFixture) -> None:
     """One alert says what it probably waits for, however often it is looked at; when the call comes back it is over."""
     async with scene.running():
         at = scene.clock.now().wall
@@ -140,7 +141,7 @@ async def test_a_guessed_question_is_told_as_a_guess_and_ends_with_its_call(scen
     assert await scene.house.store.notes(KIND) == []
 
 
-async def test_a_question_that_was_answered_in_time_is_not_told(scene: Scene) -> None:
+async def test_a_question_that_was_answered_in_time_is_not_told(scene: AttentionFixture) -> None:
     """Nothing of it is left in the store either."""
     async with scene.running():
         scene.ask()
@@ -151,7 +152,7 @@ async def test_a_question_that_was_answered_in_time_is_not_told(scene: Scene) ->
     assert await scene.house.store.notes(KIND) == []
 
 
-async def test_the_next_question_is_told_again(scene: Scene) -> None:
+async def test_the_next_question_is_told_again(scene: AttentionFixture) -> None:
     """Each one is an episode of its own, without a cooldown, and an answer is no news."""
     async with scene.running():
         for number in range(3):
@@ -163,8 +164,8 @@ async def test_the_next_question_is_told_again(scene: Scene) -> None:
     assert await scene.house.store.notes(KIND) == []
 
 
-async def test_a_question_after_a_question_is_told(scene: Scene) -> None:
-    """Also where nobody saw the session at work in between."""
+async def test_a_question_after_a_question_is_told(scene: AttentionFixture) -> None:
+    """Also if the session was not seen at work in between."""
     async with scene.running():
         scene.ask(about="the first")
         await scene.clock.run_for(20)
@@ -173,8 +174,8 @@ async def test_a_question_after_a_question_is_told(scene: Scene) -> None:
     assert [text.splitlines()[1] for text in scene.said] == ["the first", "the second"]
 
 
-async def test_a_question_somebody_looks_at_is_not_told_until_they_turn_away(scene: Scene) -> None:
-    """As long as its pane is in front of somebody there is nothing to say."""
+async def test_a_question_somebody_looks_at_is_not_told_until_they_turn_away(scene: AttentionFixture) -> None:
+    """No alert while its pane is in front of a person."""
     async with scene.running():
         scene.looked_at.add(scene.record("a").id)
         scene.ask()
@@ -185,8 +186,8 @@ async def test_a_question_somebody_looks_at_is_not_told_until_they_turn_away(sce
         assert len(scene.said) == 1
 
 
-async def test_a_restart_tells_no_question_twice(scene: Scene) -> None:
-    """And one that was answered meanwhile is over, so that the next one is told."""
+async def test_a_restart_tells_no_question_twice(scene: AttentionFixture) -> None:
+    """A question answered meanwhile is over, so that the next one causes an alert."""
     async with scene.running():
         scene.ask()
         await scene.clock.run_for(20)
@@ -205,7 +206,9 @@ async def test_a_restart_tells_no_question_twice(scene: Scene) -> None:
     assert len(scene.said) == 2
 
 
-async def test_a_question_that_is_dated_by_the_next_daemons_first_look_is_the_same(scene: Scene) -> None:
+async def test_a_question_that_is_dated_by_the_next_daemons_first_look_is_the_same(
+    scene: AttentionFixture,
+) -> None:
     """A stream has no times: read again after a restart, its question seems new, and is worded poorly at first."""
     async with scene.running():
         scene.ask()
@@ -224,8 +227,8 @@ async def test_a_question_that_is_dated_by_the_next_daemons_first_look_is_the_sa
         assert await scene.house.store.notes(KIND) == []
 
 
-async def test_the_same_words_asked_again_while_nobody_watched_are_told(scene: Scene) -> None:
-    """Its log dates the second question after the first was told."""
+async def test_the_same_words_asked_again_while_nobody_watched_are_told(scene: AttentionFixture) -> None:
+    """Its log dates the second question after the first alert."""
     async with scene.running():
         scene.ask()
         await scene.clock.run_for(20)
@@ -239,8 +242,8 @@ async def test_the_same_words_asked_again_while_nobody_watched_are_told(scene: S
     assert len(scene.said) == 2
 
 
-async def test_a_question_asked_while_nobody_watched_is_told(scene: Scene) -> None:
-    """The one that was told before the restart does not stand in its way."""
+async def test_a_question_asked_while_nobody_watched_is_told(scene: AttentionFixture) -> None:
+    """The alert before the restart does not suppress it."""
     async with scene.running():
         scene.ask(about="the first")
         await scene.clock.run_for(20)
@@ -255,8 +258,8 @@ async def test_a_question_asked_while_nobody_watched_is_told(scene: Scene) -> No
     assert scene.record("a").expected_waits[0].since in left.key
 
 
-async def test_what_is_muted_or_told_by_an_incident_is_not_told_here(scene: Scene) -> None:
-    """Whoever knows better says so at the moment of telling."""
+async def test_what_is_muted_or_told_by_an_incident_is_not_told_here(scene: AttentionFixture) -> None:
+    """Mutes and incidents are checked when the alert would be sent."""
     async with scene.running():
         scene.house.fail("a", "401", Failure.AUTH)
         scene.see()
@@ -266,7 +269,7 @@ async def test_what_is_muted_or_told_by_an_incident_is_not_told_here(scene: Scen
     assert scene.said == []
 
 
-async def test_a_question_is_told_when_its_mute_has_ended(scene: Scene) -> None:
+async def test_a_question_is_told_when_its_mute_has_ended(scene: AttentionFixture) -> None:
     """Once, if it is still open then."""
     scene.excused.add(scene.record("a").id)
     async with scene.running():
@@ -278,8 +281,8 @@ async def test_a_question_is_told_when_its_mute_has_ended(scene: Scene) -> None:
     assert len(scene.said) == 1
 
 
-async def test_what_a_person_cut_short_or_refused_has_not_finished(scene: Scene) -> None:
-    """Whoever did so knows; a turn after that is told as ever."""
+async def test_what_a_person_cut_short_or_refused_has_not_finished(scene: AttentionFixture) -> None:
+    """The person knows; a turn after that is reported as usual."""
     async with scene.running():
         scene.work()
         scene.house.hear("a", TurnInterrupted(scene.clock.now().wall))
@@ -298,7 +301,7 @@ async def test_what_a_person_cut_short_or_refused_has_not_finished(scene: Scene)
     assert len(scene.said) == 1
 
 
-async def test_a_turn_that_ended_well_is_told_and_one_that_goes_on_is_not(scene: Scene) -> None:
+async def test_a_turn_that_ended_well_is_told_and_one_that_goes_on_is_not(scene: AttentionFixture) -> None:
     """Once for each turn; a session that was idle when we came has finished nothing."""
     async with scene.running():
         scene.see()
@@ -317,8 +320,8 @@ async def test_a_turn_that_ended_well_is_told_and_one_that_goes_on_is_not(scene:
     assert [text.splitlines()[0] for text in scene.said] == ["shop finished"]
 
 
-async def test_a_turn_that_failed_has_not_finished(scene: Scene) -> None:
-    """That is trouble, and told as such."""
+async def test_a_turn_that_failed_has_not_finished(scene: AttentionFixture) -> None:
+    """It is a problem, and reported as one."""
     async with scene.running():
         scene.work()
         scene.house.fail("a")
@@ -327,8 +330,8 @@ async def test_a_turn_that_failed_has_not_finished(scene: Scene) -> None:
     assert scene.said == []
 
 
-async def test_a_kind_that_is_switched_off_is_silent(scene: Scene) -> None:
-    """`needs_you` alone: nobody hears that a turn is finished."""
+async def test_a_kind_that_is_switched_off_is_silent(scene: AttentionFixture) -> None:
+    """`needs_you` alone: finished turns are not reported."""
     scene.rules = AlertRules(frozenset({AlertKind.NEEDS_YOU}))
     async with scene.running():
         scene.work()

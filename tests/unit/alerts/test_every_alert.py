@@ -1,6 +1,6 @@
-"""Claims about every alert there is: trouble says all six things within eight lines, and no alert escapes a mute.
+"""Claims about every alert: a problem has all six parts within eight lines, and no alert escapes a mute.
 
-Whoever makes a new kind of alert finds its module missing in SITES, and its example missing in the documentation.
+A new kind of alert is missing in SITES and in the documentation's examples until it is added there.
 """
 
 import ast
@@ -47,7 +47,7 @@ SITES = {
 ASK_FIRST = {"healing/notifier.py": 1, "alerts/attention.py": 2}
 # Of the calls of `raise_alert`, the argument that says what mutes it.
 TOPIC_ARGUMENT = 2
-# Questions, turns that ended and ends of something: no trouble, and shorter.
+# Questions, finished turns and ends: no problems, and shorter.
 CALM = {
     "A question in a terminal",
     "A question without a terminal",
@@ -88,7 +88,7 @@ def complete(text: str) -> bool:
 
 
 def test_alerts_are_made_where_the_table_says() -> None:
-    """And each carries what it can be muted by, unless whoever makes it has asked already."""
+    """Each carries the topic it can be muted by, unless its sender checks mutes itself."""
     made = calls("raise_alert")
     assert {module: len(found) for module, found in made.items()} == SITES
     for module, found in made.items():
@@ -129,7 +129,7 @@ def test_any_trouble_of_a_session_is_complete(code: FindingCode, step: HealingSt
 
 
 def test_what_is_only_put_off_is_not_said_to_stay() -> None:
-    """A brake is released by itself, and whoever was left alone meanwhile has their turn then."""
+    """The limiter releases by itself, and postponed sessions get their turn then."""
     braked = HealingDecision(HealingStep.NOTIFY, "too many revivals failed lately", 600.0)
     text = trouble_of(FindingCode.SESSION_DEAD, braked, managed=True, given_up=False)
     assert "If you do nothing: Wakeful looks at it again in 10 min" in text
@@ -143,7 +143,7 @@ def test_any_incident_is_complete(cause: Cause, fate: MemberStatus) -> None:
 
 
 def test_news_without_words_are_no_news() -> None:
-    """An empty line would be left out, and nobody would miss it."""
+    """An empty line would be left out without notice."""
     said: dict[str, Any] = {"what": "a", "where": "b", "since": 0.0, "did": "c", "otherwise": "d"}
     assert complete(format_alert(AlertBody(**said, command="e")))
     for name in ("what", "where", "did", "otherwise"):

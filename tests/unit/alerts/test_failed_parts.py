@@ -36,7 +36,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Service:
-    """Fails as often as it is told to, then runs."""
+    """Fails as often as set, then runs."""
 
     def __init__(self, clock: VirtualClock, failures: int, error: Exception) -> None:
         self._clock, self._left, self._error = clock, failures, error
@@ -149,7 +149,7 @@ async def test_a_source_that_raises_blinds_no_other(tmp_path: Path, monkeypatch:
 async def test_a_session_that_cannot_be_judged_is_unknown_and_keeps_none_from_being_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its evidence comes from outside; what it does to a rule is nobody else's trouble."""
+    """Its evidence comes from outside; a rule that fails on it affects no other session."""
     monkeypatch.setenv("HOME", str(tmp_path))
     now = time.time()
     strange, plain = str(uuid.UUID(int=1, version=4)), str(uuid.UUID(int=2, version=4))

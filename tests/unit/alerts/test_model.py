@@ -131,7 +131,7 @@ def test_a_question_without_a_terminal_is_answered_from_here(house: SupervisorFi
 
 
 def test_a_guessed_question_is_told_as_one_and_offers_no_answer(house: SupervisorFixture) -> None:
-    """Nobody saw the question: the way to the session is offered, not a yes to what may not be asked."""
+    """The question was not observed: the alert offers the way to the session, not a yes."""
     house.start("a")
     now = house.clock.now().wall
     given = msgspec.json.encode({"cmd": "make"})
@@ -155,7 +155,7 @@ def test_a_session_in_no_pane_offers_no_jump(house: SupervisorFixture) -> None:
 
 
 def test_a_lost_login_is_a_question_and_a_death_is_none(house: SupervisorFixture) -> None:
-    """What a person must see to is asked; what is merely wrong is told as trouble."""
+    """What a person must fix is a question; what is merely wrong is a problem."""
     house.start("a")
     house.fail("a", "401 invalid credentials", Failure.AUTH)
     asked = question_of(record(house, "a"))
@@ -193,7 +193,7 @@ def test_trouble_of_a_managed_session_says_what_was_done(house: SupervisorFixtur
 
 
 def test_trouble_while_paused_says_so_first(house: SupervisorFixture) -> None:
-    """And by whom, and still within eight lines, also where it comes late."""
+    """With the person's name, and still within eight lines, also when it comes late."""
     late = late_text(problem_text(dead(house), paused_by="anna"), 0.0)
     lines = with_pause_line(late, "anna").splitlines()
     assert lines[0] == "PAUSED by anna: Wakeful acts on nothing until `wakeful resume`"
@@ -224,7 +224,7 @@ def test_sessions_whose_ids_begin_with_their_time_are_told_apart() -> None:
 
 
 def test_an_end_names_what_it_ends() -> None:
-    """One can tell which of several troubles is over."""
+    """The reader knows which of several problems is over."""
     text = resolved_text("bank: the agent died", "2027-01-15T08:00:00.000Z", did="resumed: recovered")
     assert text.splitlines() == [
         "Resolved: bank: the agent died",
@@ -235,7 +235,7 @@ def test_an_end_names_what_it_ends() -> None:
 
 @given(st.text(max_size=600))
 def test_no_text_adds_a_line_or_a_control_character(hostile: str) -> None:
-    """Whatever an agent asked, whatever a healer was told: eight printable lines at most."""
+    """Whatever an agent or a healer wrote: eight printable lines at most."""
     asked, question = asking(SupervisorFixture(), f"ask {hostile}")
     texts = (
         needs_you_text(asked, question),
@@ -262,7 +262,7 @@ def test_no_secret_is_told(house: SupervisorFixture) -> None:
 
 @pytest.mark.parametrize("title", EXAMPLES)
 def test_every_kind_of_alert_is_read_at_a_glance(title: str) -> None:
-    """Eight lines at most; whoever may have to do something finds one command."""
+    """Eight lines at most, with one command if something may have to be done."""
     first, *others = EXAMPLES[title]().splitlines()
     assert len(others) < LINES_MAX
     if first.startswith(("Resolved: ", "Closed: ")):

@@ -1,4 +1,5 @@
-"""Claims about quiet: what a mute covers and when it ends, and that a pause stops what nobody asked for. Virtual time."""
+"""Claims about mutes and pauses: what a mute covers, when it ends, and that a pause stops automatic actions.
+Virtual time."""
 
 import asyncio
 from collections.abc import Callable
@@ -42,7 +43,7 @@ HOUR = 3600.0
 A = SessionId("claude-a")
 
 
-class Shelf(MemoryStore):
+class UnreliableStore(MemoryStore):
     """A memory store that can be full, or slow: with `let_go` it waits where a disk would be waited for."""
 
     def __init__(self, clock: VirtualClock) -> None:
@@ -103,7 +104,7 @@ def mute(kind: MuteKind, value: str, until: float = HOUR) -> Mute:
 def test_a_mute_covers_what_it_names(
     record: SessionRecord, kind: MuteKind, value: str, code: str | None, covered: bool
 ) -> None:
-    """A session by its id, a project by its name, a trouble by its code, and nothing beside it."""
+    """A session by its id, a project by its name, a problem by its code, and nothing else."""
     assert is_muted(mute(kind, value), record, None, {code} if code else ()) is covered
 
 
@@ -133,14 +134,14 @@ def test_a_mute_ends_even_if_the_clock_is_set_back() -> None:
 
 
 def test_words_say_who_and_why() -> None:
-    """A reason is said if there is one."""
+    """With a reason if there is one."""
     said = mute_text(Mute(MuteKind.PROJECT, "shop", 1_800_000_000.0, "ada@host", "moving"))
     assert said == "project shop is muted until 2027-01-15T08:00:00.000Z by ada@host: moving"
     assert mute_text(mute(MuteKind.CODE, "loop")).endswith("by ada")
 
 
 def test_a_mute_lasts_as_long_as_it_was_asked_for(clock: VirtualClock, record: SessionRecord) -> None:
-    """Silent at once, for the session alone, and told again when the time is over."""
+    """Silent at once, for that session only, and alerts again when the time is over."""
     store = MemoryStore()
     mute_pause = MutePause(store, clock)
     asyncio.run(mute_pause.mute(MuteKind.SESSION, "claude-a", 2 * HOUR, by="ada"))
@@ -236,8 +237,8 @@ def test_whoever_paused_first_is_named(clock: VirtualClock) -> None:
 
 
 def test_a_pause_holds_although_the_disk_is_full(clock: VirtualClock) -> None:
-    """It is said that it was not kept; it stays through later readings until somebody ends it."""
-    mute_pause = MutePause(store := Shelf(clock), clock)
+    """It reports that it was not stored, and stays through later reads until a person ends it."""
+    mute_pause = MutePause(store := UnreliableStore(clock), clock)
 
     async def talk() -> None:
         store.full = True
@@ -252,7 +253,7 @@ def test_a_pause_holds_although_the_disk_is_full(clock: VirtualClock) -> None:
 
 def test_a_pause_holds_before_it_is_stored(clock: VirtualClock) -> None:
     """Nothing is done while the disk is waited for."""
-    mute_pause = MutePause(store := Shelf(clock), clock)
+    mute_pause = MutePause(store := UnreliableStore(clock), clock)
     heard: list[bool] = []
     mute_pause.subscribe(lambda: heard.append(mute_pause.current_pause is not None))
 
@@ -270,7 +271,7 @@ def test_a_pause_holds_before_it_is_stored(clock: VirtualClock) -> None:
 
 def test_a_reading_that_a_pause_overtook_is_not_believed(clock: VirtualClock) -> None:
     """What was read before the pause was stored does not end it."""
-    mute_pause = MutePause(store := Shelf(clock), clock)
+    mute_pause = MutePause(store := UnreliableStore(clock), clock)
 
     async def talk() -> None:
         store.let_go = asyncio.Event()
@@ -302,7 +303,7 @@ def test_a_pause_of_another_version_is_a_pause(clock: VirtualClock) -> None:
 
 
 def test_names_and_reasons_are_plain_and_hold_no_secret(clock: VirtualClock) -> None:
-    """They stand in terminals, pages and chats; nobody's name is empty."""
+    """They appear in terminals, pages and chats; no name is empty."""
     mute_pause = MutePause(MemoryStore(), clock)
     asyncio.run(mute_pause.pause("a\x1b[2Jda\n", "token=hunter2hunter2"))
     assert mute_pause.current_pause is not None
@@ -365,7 +366,7 @@ def passed(
 
 
 def test_a_pause_stops_what_nobody_asked_for() -> None:
-    """What a person asks for is done all the same, and after the pause everything is."""
+    """Requests of a person are still carried out, and after the pause everything is."""
     house = SupervisorFixture()
     asyncio.run(house.calm.pause("ada"))
     record, done = passed(house, by_itself=True)

@@ -1,4 +1,4 @@
-"""The outbox of alerts: told once through every channel, kept until then, silent within a cooldown; virtual time."""
+"""The outbox of alerts: sent once through every channel, stored until then, silent within a cooldown; virtual time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -26,8 +26,8 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Recorder:
-    """A channel that does as it is told, and remembers when it was told what."""
+class RecordingChannel:
+    """A channel with scripted results that records time and text."""
 
     def __init__(self, clock: VirtualClock, name: str = "telegram") -> None:
         self.name = name
@@ -63,7 +63,7 @@ class Recorder:
 
 
 class FullStore(MemoryStore):
-    """Refuses every note while it is told to."""
+    """Refuses every note while set."""
 
     refusing = False
 
@@ -84,14 +84,14 @@ class FullStore(MemoryStore):
             raise StoreBusy(path="wakeful.db", seconds=5.0)
 
 
-class Scene:
-    """A store that outlives its desks."""
+class OutboxFixture:
+    """A store that outlives its outboxes."""
 
     def __init__(self, *names: str, rules: AlertRules | None = None) -> None:
         self.clock = VirtualClock()
         self.store = FullStore(now=lambda: self.clock.now().wall)
         self.rules = rules or AlertRules(frozenset(AlertKind))
-        self.channels = [Recorder(self.clock, name) for name in names or ("telegram",)]
+        self.channels = [RecordingChannel(self.clock, name) for name in names or ("telegram",)]
         self.only = self.channels[0]
         self.desk = self.new_desk()
 
@@ -103,7 +103,7 @@ class Scene:
 
     @asynccontextmanager
     async def running(self, desk: AlertOutbox | None = None) -> AsyncIterator[None]:
-        """The desk at work; stopped as a crash would, without any good-bye."""
+        """The running outbox; stopped as a crash would."""
         task = asyncio.create_task((desk or self.desk).run())
         await self.clock.run_for(0)
         try:
@@ -121,7 +121,7 @@ def trouble(text: str = "it is silent", episode: str = "one") -> Alert:
 
 async def test_an_alert_is_told_once_through_every_channel() -> None:
     """And not again while the episode lasts, however often and however much later it is reported."""
-    scene = Scene("telegram", "ntfy")
+    scene = OutboxFixture("telegram", "ntfy")
     async with scene.running():
         assert await scene.desk.enqueue(trouble())
         await scene.clock.run_for(1)
@@ -134,15 +134,15 @@ async def test_an_alert_is_told_once_through_every_channel() -> None:
 
 async def test_an_alert_is_in_the_store_before_anybody_is_told() -> None:
     """What `owe` returned for is there after kill -9."""
-    scene = Scene()
+    scene = OutboxFixture()
     await scene.desk.enqueue(trouble())
     assert await scene.stored() == ["one"]
     assert scene.only.said == []
 
 
 async def test_what_was_owed_before_a_crash_is_told_after_it() -> None:
-    """And what was told before it is not told again."""
-    scene = Scene()
+    """What was sent before the crash is not sent again."""
+    scene = OutboxFixture()
     scene.only.refuse()
     async with scene.running():
         await scene.desk.enqueue(trouble())
@@ -158,8 +158,8 @@ async def test_what_was_owed_before_a_crash_is_told_after_it() -> None:
 
 
 async def test_a_channel_that_refuses_is_tried_later_and_later() -> None:
-    """10 s doubling to 10 min, for ever; told when it works, and later ones at once from then on."""
-    scene = Scene()
+    """10 s doubling to 10 min, forever; sent when it works, and later ones at once from then on."""
+    scene = OutboxFixture()
     scene.only.refuse()
     async with scene.running():
         await scene.desk.enqueue(trouble())
@@ -178,8 +178,8 @@ async def test_a_channel_that_refuses_is_tried_later_and_later() -> None:
 
 
 async def test_a_late_alert_says_that_it_is_late() -> None:
-    """Nobody takes what happened in the night for news."""
-    scene = Scene()
+    """An event of the night does not look like news."""
+    scene = OutboxFixture()
     scene.only.refuse()
     async with scene.running():
         await scene.desk.enqueue(trouble())
@@ -192,7 +192,7 @@ async def test_a_late_alert_says_that_it_is_late() -> None:
 
 async def test_a_channel_that_asks_for_time_gets_it() -> None:
     """`retry_after` beyond our own pace is obeyed to the second."""
-    scene = Scene()
+    scene = OutboxFixture()
     scene.only.refuse(retry_after_seconds=77)
     async with scene.running():
         await scene.desk.enqueue(trouble())
@@ -207,7 +207,7 @@ async def test_a_channel_that_asks_for_time_gets_it() -> None:
 
 async def test_a_channel_that_hangs_delays_no_other() -> None:
     """The other one tells at once; the hanging one is given up at its deadline and not asked twice."""
-    scene = Scene("telegram", "ntfy")
+    scene = OutboxFixture("telegram", "ntfy")
     scene.only.hangs = True
     async with scene.running():
         await scene.desk.enqueue(trouble())
@@ -219,7 +219,7 @@ async def test_a_channel_that_hangs_delays_no_other() -> None:
 
 async def test_what_may_have_arrived_is_not_said_again_through_that_channel() -> None:
     """In doubt once, even over a restart; and the others wait for a moment, so that one outage does not swallow all."""
-    scene = Scene()
+    scene = OutboxFixture()
     scene.only.doubt()
     async with scene.running():
         await scene.desk.enqueue(trouble())
@@ -235,7 +235,7 @@ async def test_what_may_have_arrived_is_not_said_again_through_that_channel() ->
 
 async def test_one_alert_that_is_refused_for_its_own_sake_holds_up_no_other() -> None:
     """The others pass it by."""
-    scene = Scene()
+    scene = OutboxFixture()
     scene.only.answer = lambda text: Refused(channel="telegram", reason="bad") if "bad" in text else None
     async with scene.running():
         await scene.desk.enqueue(trouble("bad"))
@@ -247,8 +247,8 @@ async def test_one_alert_that_is_refused_for_its_own_sake_holds_up_no_other() ->
 
 
 async def test_an_end_is_told_to_whoever_heard_of_the_trouble() -> None:
-    """And to nobody else: a channel that was down all the time hears neither."""
-    scene = Scene("telegram", "ntfy")
+    """And to no other: a channel that was down all the time gets neither."""
+    scene = OutboxFixture("telegram", "ntfy")
     scene.only.refuse()
     async with scene.running():
         await scene.desk.enqueue(trouble())
@@ -260,8 +260,8 @@ async def test_an_end_is_told_to_whoever_heard_of_the_trouble() -> None:
 
 
 async def test_what_nobody_heard_of_ends_without_a_word() -> None:
-    """Neither the trouble nor its end is told, and nothing is left in the store."""
-    scene = Scene()
+    """Neither the problem nor its end is sent, and nothing is left in the store."""
+    scene = OutboxFixture()
     scene.only.refuse()
     async with scene.running():
         await scene.desk.enqueue(trouble())
@@ -274,8 +274,8 @@ async def test_what_nobody_heard_of_ends_without_a_word() -> None:
 
 
 async def test_an_end_that_comes_while_the_trouble_is_being_told_follows_it() -> None:
-    """Somebody hears of it, so somebody hears that it is over."""
-    scene = Scene()
+    """A channel that gets the alert also gets its end."""
+    scene = OutboxFixture()
     go_on = asyncio.Event()
     send = scene.only.send
 
@@ -295,7 +295,7 @@ async def test_an_end_that_comes_while_the_trouble_is_being_told_follows_it() ->
 
 async def test_an_end_is_kept_over_a_restart() -> None:
     """The news that it is over are owed like any other."""
-    scene = Scene()
+    scene = OutboxFixture()
     async with scene.running():
         await scene.desk.enqueue(trouble())
         await scene.clock.run_for(1)
@@ -308,8 +308,8 @@ async def test_an_end_is_kept_over_a_restart() -> None:
 
 
 async def test_what_comes_back_within_its_cooldown_is_told_at_its_end() -> None:
-    """Counted from when it was told; what is over by then is not told at all."""
-    scene = Scene()
+    """Counted from when it was sent; what is over by then is not sent at all."""
+    scene = OutboxFixture()
     async with scene.running():
         for _ in range(5):
             await scene.desk.enqueue(trouble())
@@ -326,7 +326,7 @@ async def test_what_comes_back_within_its_cooldown_is_told_at_its_end() -> None:
 
 async def test_a_cooldown_begins_when_somebody_was_told() -> None:
     """Ninety-seven alerts that were never delivered silence nothing."""
-    scene = Scene()
+    scene = OutboxFixture()
     scene.only.refuse()
     async with scene.running():
         await scene.desk.enqueue(trouble())
@@ -340,8 +340,8 @@ async def test_a_cooldown_begins_when_somebody_was_told() -> None:
 
 
 async def test_after_its_cooldown_an_episode_leaves_nothing_behind() -> None:
-    """The store does not grow with every trouble there ever was."""
-    scene = Scene()
+    """The store does not grow with every past problem."""
+    scene = OutboxFixture()
     async with scene.running():
         await scene.desk.enqueue(trouble())
         await scene.clock.run_for(1)
@@ -354,7 +354,7 @@ async def test_after_its_cooldown_an_episode_leaves_nothing_behind() -> None:
 
 async def test_a_wall_clock_that_was_set_back_silences_nobody() -> None:
     """A cooldown that seems to last longer than any does not hold."""
-    scene = Scene()
+    scene = OutboxFixture()
     async with scene.running():
         await scene.desk.enqueue(trouble())
         await scene.clock.run_for(1)
@@ -371,8 +371,8 @@ async def test_a_wall_clock_that_was_set_back_silences_nobody() -> None:
 
 
 async def test_of_words_nobody_heard_the_newest_count() -> None:
-    """Whoever is told late is told how it stands."""
-    scene = Scene()
+    """A late alert has the current text."""
+    scene = OutboxFixture()
     scene.only.refuse()
     async with scene.running():
         await scene.desk.enqueue(trouble("nothing was done yet"))
@@ -384,10 +384,10 @@ async def test_of_words_nobody_heard_the_newest_count() -> None:
 
 
 async def test_a_kind_that_is_switched_off_is_not_kept() -> None:
-    """Nor is anything where nobody can be reached."""
-    quiet = Scene(rules=AlertRules(frozenset({AlertKind.NEEDS_YOU})))
+    """Nor is anything without a channel."""
+    quiet = OutboxFixture(rules=AlertRules(frozenset({AlertKind.NEEDS_YOU})))
     assert not await quiet.desk.enqueue(trouble())
-    alone = Scene()
+    alone = OutboxFixture()
     outbox = AlertOutbox(alone.store, alone.clock, [], alone.rules, "here")
     assert not await outbox.enqueue(trouble())
     assert await quiet.stored() == await alone.stored() == []
@@ -395,7 +395,7 @@ async def test_a_kind_that_is_switched_off_is_not_kept() -> None:
 
 async def test_a_store_that_refuses_keeps_nobody_from_being_told() -> None:
     """The alert about a full disk does not wait for the disk; it is kept as soon as there is room."""
-    scene = Scene()
+    scene = OutboxFixture()
     scene.store.refusing = True
     async with scene.running():
         await scene.desk.enqueue(trouble("the disk is full"))
@@ -408,8 +408,8 @@ async def test_a_store_that_refuses_keeps_nobody_from_being_told() -> None:
 
 
 async def test_daemons_on_one_store_tell_an_episode_once() -> None:
-    """Whoever wrote it down first tells it, and the others' restarts change nothing."""
-    scene = Scene()
+    """The daemon that stored it first sends it, and restarts of the others change nothing."""
+    scene = OutboxFixture()
     other = scene.new_desk("there")
     scene.only.refuse()
     async with scene.running(), scene.running(other):
@@ -425,7 +425,7 @@ async def test_daemons_on_one_store_tell_an_episode_once() -> None:
 
 async def test_words_to_a_chat_are_said_at_most_once() -> None:
     """A crash while they were on their way leaves it in doubt, and what is in doubt is not said again."""
-    scene = Scene("telegram", "ntfy")
+    scene = OutboxFixture("telegram", "ntfy")
     scene.only.hangs = True
     async with scene.running():
         await scene.desk.enqueue(Alert(AlertKind.TROUBLE, "chat", "sorry", chat="42"))
@@ -439,7 +439,7 @@ async def test_words_to_a_chat_are_said_at_most_once() -> None:
 
 async def test_words_to_a_chat_go_there_and_nowhere_else() -> None:
     """Through the channel that knows chats, again after a definite refusal, then once."""
-    scene = Scene("telegram", "ntfy")
+    scene = OutboxFixture("telegram", "ntfy")
     scene.only.refuse()
     async with scene.running():
         await scene.desk.enqueue(Alert(AlertKind.TROUBLE, "chat", "sorry", chat="42"))
@@ -455,7 +455,7 @@ async def test_words_to_a_chat_go_there_and_nowhere_else() -> None:
 
 async def test_words_to_a_chat_wait_for_the_store() -> None:
     """What could not be written down beforehand might be said twice."""
-    scene = Scene()
+    scene = OutboxFixture()
     async with scene.running():
         scene.store.refusing = True
         await scene.desk.enqueue(Alert(AlertKind.TROUBLE, "chat", "sorry", chat="42"))
@@ -467,25 +467,25 @@ async def test_words_to_a_chat_wait_for_the_store() -> None:
 
 
 async def test_an_alert_whose_channels_are_gone_goes_through_the_new_ones() -> None:
-    """Telegram never worked and was given up for another: what waited is told there."""
-    scene = Scene()
+    """Telegram never worked and was replaced: pending alerts go through the new channel."""
+    scene = OutboxFixture()
     scene.only.refuse()
     async with scene.running():
         await scene.desk.enqueue(trouble())
         await scene.clock.run_for(1)
-    scene.channels = [Recorder(scene.clock, "ntfy")]
+    scene.channels = [RecordingChannel(scene.clock, "ntfy")]
     async with scene.running(scene.new_desk()):
         await scene.clock.run_for(1)
     assert scene.channels[0].said == ["it is silent"]
 
 
 async def test_a_new_channel_is_not_told_old_news() -> None:
-    """What one channel told needs no second telling because another was set up."""
-    scene = Scene()
+    """An alert sent by one channel is not repeated because another was set up."""
+    scene = OutboxFixture()
     async with scene.running():
         await scene.desk.enqueue(trouble())
         await scene.clock.run_for(1)
-    scene.channels.append(Recorder(scene.clock, "ntfy"))
+    scene.channels.append(RecordingChannel(scene.clock, "ntfy"))
     async with scene.running(scene.new_desk()):
         await scene.clock.run_for(1)
     assert scene.channels[1].said == []
@@ -493,7 +493,7 @@ async def test_a_new_channel_is_not_told_old_news() -> None:
 
 async def test_the_outbox_is_bounded() -> None:
     """By number, the rest is counted in one; and by age, in the store of a daemon that never came back too."""
-    scene = Scene()
+    scene = OutboxFixture()
     scene.only.refuse()
     async with scene.running():
         for number in range(EPISODES_MAX + 3):
@@ -509,8 +509,8 @@ async def test_the_outbox_is_bounded() -> None:
 
 
 async def test_many_alerts_at_once_are_one_digest() -> None:
-    """It says how many, of which projects and findings, names the first few and where to see all; told once."""
-    scene = Scene()
+    """It has the count, projects and findings, the first few names and where to see all; sent once."""
+    scene = OutboxFixture()
     async with scene.running():
         for number in range(500):
             await scene.desk.enqueue(gisted(number))
@@ -530,8 +530,8 @@ async def test_many_alerts_at_once_are_one_digest() -> None:
 
 
 async def test_a_flood_of_problems_delays_no_question() -> None:
-    """Each kind has its own budget; questions are told first, also while problems are gathered."""
-    scene = Scene()
+    """Each kind has its own budget; questions are sent first, also while problems are gathered."""
+    scene = OutboxFixture()
     async with scene.running():
         for number in range(100):
             await scene.desk.enqueue(gisted(number))
@@ -541,8 +541,8 @@ async def test_a_flood_of_problems_delays_no_question() -> None:
 
 
 async def test_the_ends_of_many_are_one_digest_too() -> None:
-    """Those who heard of 300 problems hear of the first few ends one by one, and of the others in one message."""
-    scene = Scene()
+    """Channels that got 300 problems get the first few ends one by one, and the others in one message."""
+    scene = OutboxFixture()
     async with scene.running():
         for number in range(300):
             await scene.desk.enqueue(gisted(number))
@@ -561,7 +561,7 @@ async def test_the_ends_of_many_are_one_digest_too() -> None:
 
 async def test_a_lasting_flood_is_told_less_and_less_often() -> None:
     """One a second for an hour: twenty messages, then digests that gather twice as long each time."""
-    scene = Scene()
+    scene = OutboxFixture()
     async with scene.running():
         for number in range(3600):
             await scene.desk.enqueue(gisted(number))
@@ -576,8 +576,8 @@ async def test_a_lasting_flood_is_told_less_and_less_often() -> None:
 
 
 async def test_a_restart_within_a_flood_repeats_nothing() -> None:
-    """What a digest told is told; what came after it is in the next one."""
-    scene = Scene()
+    """Alerts of a digest count as sent; later ones are in the next digest."""
+    scene = OutboxFixture()
     async with scene.running():
         for number in range(200):
             await scene.desk.enqueue(gisted(number))
@@ -594,7 +594,7 @@ async def test_a_restart_within_a_flood_repeats_nothing() -> None:
 
 
 async def test_a_refused_digest_is_sent_again_whole() -> None:
-    scene = Scene()
+    scene = OutboxFixture()
     scene.only.refuse()
     async with scene.running():
         for number in range(100):
@@ -616,8 +616,8 @@ def _decoded(note: Note | None) -> PendingAlert:
 
 
 async def test_a_note_of_another_version_silences_nothing() -> None:
-    """It is dropped, and the episode is told."""
-    scene = Scene()
+    """It is dropped, and the episode is sent."""
+    scene = OutboxFixture()
     await scene.store.save_note(Note(KIND, "one", msgspec.json.encode({"version": 9})))
     async with scene.running():
         assert await scene.desk.enqueue(trouble())

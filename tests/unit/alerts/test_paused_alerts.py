@@ -1,4 +1,4 @@
-"""Claims about alerts and pauses: whether Wakeful is paused is said as of the moment somebody is told."""
+"""Claims about alerts and pauses: an alert says whether Wakeful is paused when it is sent."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -30,7 +30,7 @@ async def owe(clinic: HealingFixture) -> None:
 
 
 def test_what_is_told_late_speaks_of_the_pause_there_is() -> None:
-    """Owed before it, told within it."""
+    """Queued before the pause, sent within it."""
 
     async def scene(clinic: HealingFixture) -> None:
         await owe(clinic)
@@ -55,7 +55,7 @@ def test_what_is_told_after_a_pause_does_not_speak_of_it() -> None:
 
 
 def test_an_end_within_a_pause_says_so_too() -> None:
-    """Every alert does; somebody else's chat is not concerned."""
+    """Every alert does; another person's chat is not concerned."""
 
     async def scene(clinic: HealingFixture) -> None:
         await clinic.alerts.enqueue(Alert(AlertKind.TROUBLE, "a", "the disk is full"))

@@ -33,7 +33,7 @@ def test_agents_and_journals_have_their_own_places(files: CheckpointFiles, tmp_p
 
 
 def test_a_decision_replaces_the_text_and_nothing_else_does(files: CheckpointFiles, tmp_path: Path) -> None:
-    """The same checkpoint is written anew; a file of another store, or of a person, stays as it is."""
+    """The same checkpoint is replaced; a file of another store, or of a person, stays as it is."""
     asyncio.run(files.write(checkpoint()))
     decided = checkpoint().with_decision(ChoiceName.ABORT, "ann", 1_800_000_100.0)
     asyncio.run(files.write(decided))

@@ -1,4 +1,4 @@
-"""Claims about checkpoints of journals: whoever opened one, people are told once, and once that it was decided."""
+"""Claims about checkpoints of journals: one alert whichever program opened it, and one when it is decided."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ async def stay(clinic: HealingFixture, seconds: float) -> None:
 
 
 def test_what_was_open_before_the_daemon_came_is_told_once_for_ever() -> None:
-    """Over rounds, restarts and longer than an outbox remembers; ten is not one, and agents' are not told here."""
+    """Over checks, restarts and longer than the outbox remembers; ten is not one, and agents' are not sent here."""
 
     async def scene() -> HealingFixture:
         clinic = HealingFixture()
@@ -57,7 +57,7 @@ def test_what_was_open_before_the_daemon_came_is_told_once_for_ever() -> None:
 
 
 def test_its_end_is_told_to_whoever_heard_of_it() -> None:
-    """With what was decided and by whom; once."""
+    """With the decision and the person's name; once."""
 
     async def scene() -> HealingFixture:
         clinic = HealingFixture()
@@ -75,7 +75,7 @@ def test_its_end_is_told_to_whoever_heard_of_it() -> None:
 
 
 def test_what_was_decided_before_anybody_was_told_is_no_news() -> None:
-    """Nobody hears of it."""
+    """No alert is sent."""
 
     async def scene() -> HealingFixture:
         clinic = HealingFixture()

@@ -46,8 +46,8 @@ CONTINUE, ROLLBACK, ABORT = ChoiceName.CONTINUE, ChoiceName.ROLLBACK, ChoiceName
 TEXTS = st.lists(st.text(max_size=400), max_size=25).map(tuple)
 
 
-class Papers:
-    """Files in memory; `taken` are somebody else's."""
+class MemoryFiles:
+    """Files in memory; `taken` are foreign ones."""
 
     def __init__(self) -> None:
         self.taken: set[int] = set()
@@ -60,7 +60,7 @@ class Papers:
         self.written[checkpoint.number] = checkpoint
 
 
-class Porter:
+class ScriptedExecutor:
     """Counts what it carried out, and can be unable to."""
 
     def __init__(self) -> None:
@@ -84,13 +84,13 @@ class BusyStore(MemoryStore):
         return found
 
 
-class Desk:
+class CheckpointsFixture:
     """Checkpoints over one store, which outlives them."""
 
     def __init__(self, store: MemoryStore | None = None) -> None:
         self.store = store or MemoryStore()
-        self.papers = Papers()
-        self.porter = Porter()
+        self.papers = MemoryFiles()
+        self.porter = ScriptedExecutor()
         self.checkpoints = Checkpoints(self.store, VirtualClock(), self.papers)
         self.checkpoints.executors[CheckpointKind.JOURNAL] = self.porter
 
@@ -116,10 +116,10 @@ def draft(subject: str = "/srv/shop", may_have: str = "publish", *, undo: bool =
 
 
 def test_numbers_are_never_given_twice() -> None:
-    """Two desks on one store open at once; a file of somebody else's is gone around; the same question is one."""
+    """Two services on one store open at once; a foreign file is skipped; the same question is one."""
 
     async def scene() -> None:
-        one, two = Desk(), Desk(store := MemoryStore())
+        one, two = CheckpointsFixture(), CheckpointsFixture(store := MemoryStore())
         one.checkpoints = Checkpoints(store, VirtualClock(), one.papers)
         opened = await asyncio.gather(
             *(
@@ -141,7 +141,7 @@ def test_two_daemons_that_ask_the_same_at_once_ask_it_once() -> None:
     store = BusyStore()
 
     async def scene() -> list[int]:
-        desks = [Desk(store) for _ in range(3)]
+        desks = [CheckpointsFixture(store) for _ in range(3)]
         questions = [draft(), draft(), draft("/srv/bank")]
         opened = [desk.checkpoints.open(each) for desk, each in zip(desks, questions, strict=True)]
         return [each.number for each in await asyncio.gather(*opened)]
@@ -154,8 +154,8 @@ def test_how_many_wait_is_known_whoever_opened_them() -> None:
     """Counted when one is opened or decided here, and with every look for those of other programs."""
 
     async def scene() -> None:
-        one = Desk()
-        two = Desk(one.store)
+        one = CheckpointsFixture()
+        two = CheckpointsFixture(one.store)
         number = (await one.checkpoints.open(draft("/srv/one"))).number
         await two.checkpoints.open(draft("/srv/two"))
         assert (one.checkpoints.open_count, two.checkpoints.open_count) == (1, 2)
@@ -181,10 +181,10 @@ def test_what_follows_from_a_choice_is_said_before_a_line_is_cut() -> None:
 
 
 def test_the_first_decision_stays() -> None:
-    """Answered twice alike is once; answered differently, the second is told who decided what and when."""
+    """The same answer twice counts once; a different second answer gets the first decision, its person and time."""
 
     async def scene() -> None:
-        desk = Desk()
+        desk = CheckpointsFixture()
         number = (await desk.checkpoints.open(draft())).number
         first = await desk.checkpoints.decide(number, CONTINUE, "ann@host")
         assert (first.changed, first.checkpoint.state) == (True, CheckpointState.CONTINUED)
@@ -202,7 +202,7 @@ def test_many_who_answer_at_once_do_it_once() -> None:
     """Of eight different answers one counts, and its effect happens once."""
 
     async def scene() -> None:
-        desk = Desk(BusyStore())
+        desk = CheckpointsFixture(BusyStore())
         number = (await desk.checkpoints.open(draft())).number
         answers = [desk.checkpoints.decide(number, (CONTINUE, ABORT)[at % 2], f"p{at}") for at in range(8)]
         outcomes = await asyncio.gather(*answers, return_exceptions=True)
@@ -213,16 +213,16 @@ def test_many_who_answer_at_once_do_it_once() -> None:
 
 
 def test_what_was_decided_is_carried_out_by_the_next_one() -> None:
-    """A decision whose effect failed is kept, and done once at the next start or the next time somebody says so."""
+    """A decision whose effect failed is stored, and done once at the next start or the next request."""
 
     async def scene() -> None:
-        desk = Desk()
+        desk = CheckpointsFixture()
         number = (await desk.checkpoints.open(draft())).number
         desk.porter.unable = True
         with pytest.raises(WorldError):
             await desk.checkpoints.decide(number, ABORT, "ann")
         assert (await desk.checkpoints.get(number)).state is CheckpointState.ABORTED
-        following = Desk(desk.store)
+        following = CheckpointsFixture(desk.store)
         for _ in range(2):
             await following.checkpoints.restore()
             await asyncio.sleep(0.05)
@@ -235,7 +235,7 @@ def test_only_what_is_offered_can_be_chosen() -> None:
     """No rollback without an undo, and nothing about a checkpoint that is not there."""
 
     async def scene() -> None:
-        desk = Desk()
+        desk = CheckpointsFixture()
         number = (await desk.checkpoints.open(draft())).number
         with pytest.raises(NotOffered, match="nobody said how this could be undone"):
             await desk.checkpoints.decide(number, ROLLBACK, "ann")
@@ -253,7 +253,7 @@ def test_only_what_is_offered_can_be_chosen() -> None:
 def test_the_file_says_what_the_value_says(
     happened: tuple[str, ...], may_have: tuple[str, ...], did_not: tuple[str, ...], consequence: str
 ) -> None:
-    """Whatever an agent wrote, the file is read back as it was, and every heading in it is ours."""
+    """Whatever an agent wrote, the file is read back unchanged, and every heading in it is Wakeful's."""
     choices = (CheckpointChoice(CONTINUE, consequence, happened), CheckpointChoice(ABORT, ""))
     whole = Checkpoint(
         0, CheckpointKind.SESSION, A, "shop", 0.0, happened, may_have, did_not, choices, trace_id="t"
@@ -269,7 +269,7 @@ def test_the_file_says_what_the_value_says(
 
 @given(st.text(max_size=300) | st.text(max_size=200).map(lambda text: f"# Checkpoint 1: x\n{text}"))
 def test_any_text_is_a_checkpoint_or_refused(text: str) -> None:
-    """Nothing but BadCheckpoint comes of a file that is not ours."""
+    """A foreign file raises nothing but BadCheckpoint."""
     with pytest.raises(BadCheckpoint):
         from_markdown(text)
 
@@ -300,7 +300,7 @@ async def held(clinic: HealingFixture, command: str = "git push origin main") ->
 
 
 def test_a_held_session_is_a_checkpoint_a_person_can_read() -> None:
-    """Done, perhaps done and not done are told apart; the alert names it; asking again opens no second one."""
+    """Done, perhaps done and not done are distinct; the alert names it; a second request opens no second one."""
 
     async def scene(clinic: HealingFixture) -> None:
         await held(clinic)
@@ -343,7 +343,7 @@ def test_continue_revives_it_once() -> None:
 
 
 def test_what_somebody_saw_done_is_not_repeated_by_its_agent() -> None:
-    """It goes on once, told that its calls have happened; a plain continue after that is another answer."""
+    """It goes on once, with the note that its calls have happened; a plain continue after that is another answer."""
 
     async def scene(clinic: HealingFixture) -> None:
         await held(clinic)
@@ -364,7 +364,7 @@ def test_what_somebody_saw_done_is_not_repeated_by_its_agent() -> None:
 
 
 def test_abort_stops_it_for_good() -> None:
-    """Nothing is started, now or later, nobody is alerted again, and its incident is over."""
+    """Nothing is started, now or later, no further alert is sent, and its incident is over."""
 
     async def scene(clinic: HealingFixture) -> None:
         await held(clinic)
@@ -382,7 +382,7 @@ def test_abort_stops_it_for_good() -> None:
 
 @pytest.mark.parametrize(("choice", "acts"), [(CONTINUE, ["start"]), (ABORT, ["stop"])])
 def test_an_answer_at_once_is_carried_out(choice: ChoiceName, acts: list[str]) -> None:
-    """Decided before the healer had noted its number, it is done all the same, and nobody is asked a second time."""
+    """Decided before the healer stored its number, it is still carried out, and no second question is asked."""
     answers: list[asyncio.Task[object]] = []
 
     class Hasty(SessionCheckpoints):
@@ -426,7 +426,7 @@ def test_what_is_decided_while_observing_is_done_once_it_may_be() -> None:
 
 
 def test_revive_yes_answers_the_checkpoint() -> None:
-    """With the name of whoever said so; an abort after that is refused."""
+    """With the person's name; an abort after that is refused."""
 
     async def scene(clinic: HealingFixture) -> None:
         await held(clinic)
@@ -456,7 +456,7 @@ def test_a_yes_is_for_what_was_cut_off_then() -> None:
 
 
 def test_whoever_goes_on_with_it_elsewhere_answers_it() -> None:
-    """A session that works again needs nobody's decision."""
+    """A session that works again needs no decision."""
 
     async def scene(clinic: HealingFixture) -> None:
         await held(clinic)
@@ -469,7 +469,7 @@ def test_whoever_goes_on_with_it_elsewhere_answers_it() -> None:
 
 
 def test_a_lesson_lets_go_what_was_held_for_it() -> None:
-    """Unknown becomes local in this project: it is resumed at once, and the next time nobody is asked."""
+    """Unknown becomes local in this project: it is resumed at once, and the next time no question is asked."""
 
     async def scene(clinic: HealingFixture) -> None:
         await held(clinic, "./sync-fixtures.sh --all")
@@ -482,7 +482,8 @@ def test_a_lesson_lets_go_what_was_held_for_it() -> None:
 
 
 def test_a_pause_does_not_lose_what_must_be_held() -> None:
-    """Told while paused that nothing is done, it is held and told again once the pause is over."""
+    """The alert during the pause says that nothing is done; after the pause it waits for a person with
+    another alert."""
 
     async def scene(clinic: HealingFixture) -> None:
         await clinic.calm.pause("ann")

@@ -1,4 +1,4 @@
-"""Claims about lessons: they speak for one command, make unknown local, and remote only where that is said."""
+"""Claims about lessons: each covers one command, makes unknown local, and remote only if it says so."""
 
 import asyncio
 
@@ -78,7 +78,7 @@ def test_other_tools_are_not_taught() -> None:
 
 
 def test_the_verdict_names_the_lesson() -> None:
-    """A person who reads why finds that somebody taught it."""
+    """A person who reads why finds the lesson."""
     given = msgspec.json.encode({"command": "./sync.sh"})
     call = InterruptedCall("c", "Bash", NOW, classify("Bash", given), given)
     (learned,) = apply_lessons([call], [Lesson("shop", "./sync.sh", even_remote=False, by="ann", at=0.0)])

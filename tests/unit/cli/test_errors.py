@@ -87,7 +87,7 @@ def test_doctor_goes_on_where_the_daemon_hangs_up(tmp_path: Path) -> None:
 
 
 def test_doctor_sees_a_file_that_is_not_trusted(tmp_path: Path) -> None:
-    """It is there and does not count: that is said, with what to do, and not that there is no file."""
+    """It exists and does not count: doctor says so and what to do, instead of "no file"."""
     (tmp_path / "wakeful.toml").write_text("[daemon]\nport = 4748\n")
     checks = json.loads(typed(tmp_path, "doctor", "--json").stdout)["checks"]
     (found,) = [each for each in checks if each["name"] == "configuration"]
@@ -176,7 +176,7 @@ def test_an_error_in_json_has_one_code_with_and_without_a_daemon(daemon: Running
 def test_a_daemon_that_ends_in_an_order_is_followed_by_the_command_that_shows_it(
     tmp_path_factory: pytest.TempPathFactory, words: list[str], command: str
 ) -> None:
-    """What became of the order is told by the next daemon, in the place that the message names."""
+    """The next daemon shows the outcome of the request, where the message says."""
     home = tmp_path_factory.mktemp("w")
     (home / "state").mkdir(mode=0o700)
     with FakeDaemonSocket(

@@ -213,7 +213,7 @@ def drawn(records: list[SessionRecord], width: int, *, older: int = 2000) -> str
 
 @pytest.mark.parametrize(("width", "expected"), [(80, AT_80), (160, AT_160)])
 def test_the_list_on_a_terminal(width: int, expected: str) -> None:
-    """Who needs a person comes first and is told whole; old ones are folded into the last line."""
+    """Sessions that need a person come first and uncut; old ones are folded into the last line."""
     assert drawn(RECORDS, width) == expected
 
 
@@ -225,7 +225,7 @@ def test_the_list_in_a_pipe() -> None:
 
 
 def test_managed_sessions_are_marked_and_called_by_their_name() -> None:
-    """Found ones have a dash there; on a terminal the column is there only for somebody who manages something."""
+    """Watched ones have a dash there; on a terminal the column appears only if a session is managed."""
     named = replace(RECORDS[0], managed=True, name="docs")
     mixed = [named, replace(RECORDS[1], managed=True), RECORDS[2]]
     assert [line.split()[7] for line in plain_lines(session_rows(mixed, NOW))] == [
@@ -241,7 +241,7 @@ def test_managed_sessions_are_marked_and_called_by_their_name() -> None:
 
 
 def test_a_usage_limit_counts_down() -> None:
-    """How long it lasts, where somebody said so."""
+    """How long it lasts, if the end is known."""
     limited = finding(FindingCode.USAGE_LIMITED, 60, "usage limit reached", "")
     until = WaitRecord(WaitKind.LIMIT, ago(60), ago(-2580), "the provider said so", "")
     shown = [
@@ -315,7 +315,7 @@ def test_a_call_is_told_in_a_persons_words(text: str, shown: str) -> None:
 
 
 def test_short_ids_are_unique_prefixes() -> None:
-    """An id is as short as it can be told apart; time-ordered ones keep their milliseconds."""
+    """An id is as short as it stays unique; time-ordered ones keep their milliseconds."""
     ids = [
         "claude-1710cf53-27ac-435a-ba97-c643656412a9",
         "claude-1710cf53-27ad-435a-ba97-c643656412a9",
@@ -450,7 +450,7 @@ def test_our_own_spaces_stay_and_foreign_controls_go() -> None:
 
 
 def test_several_failures_at_once_are_told_by_the_first(capsys: pytest.CaptureFixture[str]) -> None:
-    """A group of errors is one line and one exit code; an error of ours says that it is one."""
+    """A group of errors is one line and one exit code; an internal error says that it is one."""
     group = ExceptionGroup("tasks", [PermissionError(13, "Permission denied", "/x"), ValueError("later")])
     assert app._report_problem(group) == 3
     assert app._report_problem(OwnError()) == 4

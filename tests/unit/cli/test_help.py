@@ -80,7 +80,7 @@ def commands_of(line: str) -> Iterator[list[str]]:
 def assert_known(words: list[str]) -> None:
     """Options and arguments are such as the command takes. Nothing is run."""
     command: click.Command = root
-    # With the command's own settings: click remembers the help option of whoever asks first.
+    # With the command's own settings: click remembers the help option of the first caller.
     context = click.Context(root, info_name="wakeful", **root.context_settings)
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         name, found, words = command.resolve_command(context, words)

@@ -74,7 +74,7 @@ def test_where_an_agent_came_from_is_known() -> None:
 
 
 def test_a_later_file_replaces_the_whole_agent() -> None:
-    """Half of one declaration and half of another would be nobody's."""
+    """Half of one declaration and half of another would be neither."""
     other = '[agents.docs]\nruntime = "tmux"\ncommand = ["vim"]'
     agents = {each.name: each for each in loaded(WHOLE, other).config.agents}
     assert agents["docs"].command == ("vim",)
@@ -147,7 +147,7 @@ def test_agents_that_are_no_table_are_refused() -> None:
 
 
 def test_the_default_file_declares_none_and_its_example_is_valid() -> None:
-    """What `config init` writes means nothing until somebody takes the # away."""
+    """The file of `config init` declares nothing until a person removes the #."""
     text = "\n".join(default_lines())
     assert loaded(text).config.agents == ()
     example = [line.removeprefix("#| ") for line in text.splitlines() if line.startswith("#| ")]
@@ -176,7 +176,7 @@ def _quoted(value: object) -> str:
 
 def test_agents_in_containers_say_which_library_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line with the command that installs it; agents in tmux need nothing."""
-    # The package is imported anew here; afterwards its parent has to have the one that others know.
+    # The package is imported again here; afterwards its parent must have the module that others know.
     monkeypatch.setattr(wakeful.integrations, "docker", None, raising=False)
     for module in [each for each in sys.modules if each.startswith("wakeful.integrations.docker")]:
         monkeypatch.delitem(sys.modules, module)

@@ -363,7 +363,7 @@ def test_a_link_is_never_followed_even_to_trusted_content(clone: Path) -> None:
 
 
 def test_a_link_is_called_a_link(clone: Path) -> None:
-    """Whoever made it is told what is refused and why, not what the system calls it."""
+    """The message says what is refused and why, not the system's name for it."""
     (clone / "wakeful.toml").rename(clone / "real.toml")
     (clone / "wakeful.toml").symlink_to("real.toml")
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Claims about what may be said to an agent, and about what a resumed one is told."""
+"""Claims about prompts that Wakeful may send to an agent, and about the brief of a resumed one."""
 
 import re
 
@@ -32,7 +32,7 @@ def test_a_brief_keeps_secrets_and_its_length() -> None:
 
 
 def test_a_brief_without_calls_says_so() -> None:
-    """An agent that died while it thought is told that nothing is known to have run."""
+    """For an agent that died while it thought, the brief says that nothing is known to have run."""
     assert "No call is known to have been running" in brief([])
 
 

@@ -45,7 +45,7 @@ def adopted(house: SupervisorFixture, name: str = "a") -> Process:
 
 
 def test_a_found_session_is_not_touched(house: SupervisorFixture) -> None:
-    """No act reaches the driver of a session nobody handed over."""
+    """No action reaches the driver of a session that is not managed."""
     house.start("a")
     with pytest.raises(NotManaged, match="wakeful session adopt claude-a"):
         now(house.hands.deliver("a", "go on"))
@@ -70,7 +70,7 @@ def test_an_adopted_session_is_managed_until_released(house: SupervisorFixture) 
 
 @pytest.mark.parametrize("act", ["adopt", "release", "interrupt", "stop"])
 def test_what_an_agent_of_the_hub_hosts_is_treated_by_it(house: SupervisorFixture, act: str) -> None:
-    """Nobody takes its conversation away, and the refusal names the agent."""
+    """Its conversation cannot be taken away, and the refusal names the agent."""
     house.start("a")
     house.supervisor.set_agent(A, "bot")
     with pytest.raises(HostedByAgent, match="wakeful agent stop bot"):
@@ -79,7 +79,7 @@ def test_what_an_agent_of_the_hub_hosts_is_treated_by_it(house: SupervisorFixtur
 
 
 def test_of_two_adopts_by_two_daemons_one_wins(house: SupervisorFixture) -> None:
-    """The second is told who has it."""
+    """The second gets the owner's name."""
     house.start("a")
     other = ManagedSessions(house.store, house.supervisor, "otherhost", house)
     now(other.claim(A))
@@ -94,7 +94,7 @@ def test_adopting_twice_is_adopting_once(house: SupervisorFixture) -> None:
 
 
 def test_a_session_is_adopted_by_a_name(house: SupervisorFixture) -> None:
-    """Also one that is managed already; a name that a living session has, or nobody can have, changes nothing."""
+    """Also one that is managed already; an invalid name, or one of a living session, changes nothing."""
     house.start("b")
     now(house.hands.adopt("b", name="fox"))
     adopted(house)
@@ -153,7 +153,7 @@ def test_evidence_is_read_again_after_the_intent(house: SupervisorFixture) -> No
 
 
 def test_a_driver_that_refuses_is_concluded_as_declined(house: SupervisorFixture) -> None:
-    """Its error reaches whoever asked, and no intent stays open."""
+    """Its error reaches the caller, and no intent stays open."""
     adopted(house)
     house.driver.problem = ClientMissing(program="claude")
     with pytest.raises(ClientMissing):
@@ -199,7 +199,7 @@ def test_a_session_claimed_by_somebody_else_is_let_go(house: SupervisorFixture) 
 
 
 def test_a_restarted_daemon_finds_its_sessions_with_their_epoch(house: SupervisorFixture) -> None:
-    """Hostings and claims outlive whoever made them."""
+    """Managed sessions and claims outlive the daemon."""
     adopted(house)
     again = ManagedSessions(house.store, house.supervisor, "testhost", house)
     now(again.load())
@@ -210,7 +210,7 @@ def test_a_restarted_daemon_finds_its_sessions_with_their_epoch(house: Superviso
 def test_a_restarted_daemon_knows_what_its_server_took_along(
     house: SupervisorFixture, *, also_server: bool
 ) -> None:
-    """Pane and server gone: it was lost. The pane alone: somebody closed it."""
+    """Pane and server gone: it was lost. The pane alone: a person closed it."""
     process, server = adopted(house), Process(60, 1, BOOT)
     pane = PaneAddress("/run/tmux", "%0", "work", process, server)
     now(house.holdings.save(replace(house.holdings.get(A), pane=pane)))
@@ -231,7 +231,7 @@ def test_a_live_holder_is_not_joined_by_a_second(house: SupervisorFixture) -> No
 
 
 def test_a_resumed_session_has_the_next_epoch_and_learns_what_was_cut_off(house: SupervisorFixture) -> None:
-    """The old owner is fenced, and the agent is told of the call that never came back."""
+    """The old owner is fenced, and the agent learns of the call that never returned."""
     process = adopted(house)
     house.work("a", "git push")
     house.end(process)
@@ -255,7 +255,7 @@ def test_a_session_that_had_finished_is_told_nothing(house: SupervisorFixture) -
 
 
 def test_a_process_that_has_not_registered_yet_is_a_holder(house: SupervisorFixture) -> None:
-    """Whoever carries the session's mark lives, so nothing is started beside it."""
+    """A process with the session's mark is alive, so nothing is started beside it."""
     process = adopted(house)
     house.end(process)
     house.world.marks[SESSION_VARIABLE, A] = [Process(4, 1, BOOT)]
@@ -439,7 +439,7 @@ def test_a_start_whose_process_lives_is_taken_up(house: SupervisorFixture) -> No
 
 
 def test_a_start_nobody_can_find_is_unverified(house: SupervisorFixture) -> None:
-    """It may have come and gone: that is said, and nothing is started."""
+    """It may have come and gone: the outcome is unverified, and nothing is started."""
     left_open(house, ActionKind.START, ActionIntent(planned=planned()))
     assert settled(house) is ActionOutcome.UNVERIFIED
     assert house.driver.asked == []
@@ -458,7 +458,7 @@ def test_a_prompt_of_which_nobody_saw_the_end_is_not_sent_again(house: Superviso
 def test_a_stop_is_judged_by_who_still_runs(
     house: SupervisorFixture, *, dead: bool, outcome: ActionOutcome
 ) -> None:
-    """Whoever was to be stopped is looked at, by identity."""
+    """The processes to stop are checked by identity."""
     left_open(house, ActionKind.STOP, ActionIntent(planned=planned()))
     if dead:
         house.world.dead.add(Process(5, 1, BOOT))
@@ -473,7 +473,7 @@ def test_an_intent_of_another_version_is_concluded_too(house: SupervisorFixture)
 
 
 def test_a_refusal_names_the_world(house: SupervisorFixture) -> None:
-    """Whoever holds it is no mistake of the operator."""
+    """Another owner is no mistake of the operator."""
     adopted(house)
     with pytest.raises(WorldError) as refused:
         now(house.hands.resume("a"))

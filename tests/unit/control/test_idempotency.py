@@ -67,7 +67,7 @@ def cut_off(house: SupervisorFixture, work: Coroutine[Any, Any, ActionRecord]) -
 
 
 def test_the_same_key_delivers_once(house: SupervisorFixture, once: IdempotentController) -> None:
-    """Whoever asks again gets the first answer, the same to the letter."""
+    """A repeated request gets the first answer, byte for byte."""
     first = now(once.deliver("a", "go on", None, "k1"))
     again = now(once.deliver("a", "go on", None, "k1"))
     assert first.outcome is ActionOutcome.CONFIRMED
@@ -121,7 +121,7 @@ def test_an_error_leaves_the_key_free(house: SupervisorFixture, once: Idempotent
 def test_a_prompt_cut_off_by_the_daemons_end_is_not_repeated(
     house: SupervisorFixture, once: IdempotentController
 ) -> None:
-    """With a client that cannot tell what it has, the next daemon says that nobody knows."""
+    """With a client that cannot tell what it has, the next daemon answers unknown."""
     cut_off(house, once.deliver("a", "go on", None, "k1"))
     record = now(once_of(house).deliver("a", "go on", None, "k1"))
     assert record.outcome is ActionOutcome.UNVERIFIED
@@ -169,7 +169,7 @@ def test_a_start_cut_off_by_the_daemons_end_is_not_repeated(
 
 
 def test_keys_are_forgotten_after_a_day(house: SupervisorFixture, once: IdempotentController) -> None:
-    """The store does not fill with what nobody will ask about."""
+    """The store does not fill with old keys."""
     now(once.deliver("a", "go on", None, "k1"))
     house.clock.advance(RETENTION_SECONDS - 1)
     now(once.forget_old())
@@ -182,7 +182,7 @@ def test_keys_are_forgotten_after_a_day(house: SupervisorFixture, once: Idempote
 def test_a_start_is_known_again_in_another_environment(
     house: SupervisorFixture, once: IdempotentController
 ) -> None:
-    """Whoever asks again may have been started from another shell: it is the same order all the same."""
+    """A repeated request may come from another shell: it is still the same request."""
     first = now(once.run(REQUEST, "k9"))
     elsewhere = replace(REQUEST, environ={"PATH": "/usr/bin", "SHLVL": "2"})
     assert now(once.run(elsewhere, "k9")) == first

@@ -1,4 +1,4 @@
-"""Degraded mode of a provider: who enters it, who leaves it and when, and that people are told once."""
+"""Degraded mode of a provider: what enters it, what leaves it and when, and that people get one alert."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_a_refused_turn_degrades_at_once_and_is_told_once(provider: str) -> None
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_good_status_does_not_prove_a_login_that_a_turn_saw_refused(provider: str) -> None:
-    """Neither client asks its server: a turn that works is the proof, and its end is told."""
+    """Neither client asks its server: a turn that works is the proof, and then the end is sent."""
     refused, _ = after(AuthMode(provider), AuthEvent.TURN_REFUSED)
     still, alerts = after(refused, *[AuthEvent.STATUS_GOOD] * 3)
     assert (still.is_degraded, alerts) == (True, [])
@@ -44,7 +44,7 @@ def test_a_good_status_does_not_prove_a_login_that_a_turn_saw_refused(provider: 
 
 
 def test_codexs_status_alone_never_degrades() -> None:
-    """It says "not logged in" where another provider works well."""
+    """It says "not logged in" where another provider works."""
     mode, alerts = after(AuthMode("codex"), *[AuthEvent.STATUS_GONE] * 10)
     assert (mode.state, alerts) == (AuthState.GOOD, [])
 
@@ -78,7 +78,7 @@ def test_one_probe_turn_in_five_minutes(provider: str) -> None:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_changed_credentials_are_tried_at_once_but_not_twice_in_five_minutes(provider: str) -> None:
-    """Whoever logs in anew does not wait; whoever edits a file in a loop does not spend the model."""
+    """A new login takes effect at once; a file edited in a loop does not spend the model."""
     mode, _ = after(AuthMode(provider), AuthEvent.TURN_REFUSED, now=100.0)
     mode, _ = after(mode, AuthEvent.CREDENTIALS_CHANGED, now=130.0)
     assert mode.next_probe_at == 130.0
@@ -88,7 +88,7 @@ def test_changed_credentials_are_tried_at_once_but_not_twice_in_five_minutes(pro
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_an_answer_that_reads_like_a_login_prompt_is_doubted_not_believed(provider: str) -> None:
-    """Anybody can have a model say it: a probe is asked for, at most every five minutes, and that decides."""
+    """Any user can make a model say it: a probe decides, at most every five minutes."""
     mode, alerts = after(AuthMode(provider), AuthEvent.TEXT_SUSPECTED, now=50.0)
     assert (mode.is_degraded, mode.next_probe_at, alerts) == (False, 50.0, [])
     fine, _ = after(mode.probing(50.0), AuthEvent.TURN_WORKED, AuthEvent.TEXT_SUSPECTED, now=60.0)
@@ -106,6 +106,6 @@ def test_what_is_unknown_changes_nothing(provider: str) -> None:
 
 
 def test_the_sentence_for_users_names_no_command() -> None:
-    """Whoever writes cannot log anything in."""
+    """Chat users cannot log in."""
     assert "/login" not in USER_SENTENCE
     assert set(AUTH_TRANSITIONS) == set(PROVIDERS)

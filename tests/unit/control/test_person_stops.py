@@ -1,4 +1,4 @@
-"""Claims about what a person ended: its end is nobody's trouble, and nothing brings it back. Virtual time."""
+"""Claims about sessions that a person ended: no problem is reported, and nothing brings them back. Virtual time."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ def findings(house: SupervisorFixture) -> int:
 
 
 def test_a_process_that_a_person_ended_leaves_no_finding() -> None:
-    """Also where the next daemon sees its end; whoever goes on with the conversation and dies is news again."""
+    """Also if the next daemon sees its end; a later process of the conversation that dies is news again."""
 
     async def scene() -> None:
         house = SupervisorFixture()
@@ -146,7 +146,7 @@ def test_an_agent_whose_stop_was_cut_off_by_a_crash_is_not_restarted() -> None:
 
 
 def test_trouble_that_a_person_ends_is_over_and_nothing_is_revived() -> None:
-    """Its process is ended by an order about its agent while it waits to be confirmed: told to nobody, done nothing."""
+    """Its process is ended by an action on its agent while the problem waits to be confirmed: no alert, no action."""
 
     async def scene(clinic: HealingFixture) -> None:
         process = await clinic.manage("a")

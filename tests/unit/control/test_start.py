@@ -146,7 +146,7 @@ def test_what_cannot_be_kept_is_not_left_running(
 def test_what_was_kept_stays_managed_when_the_rest_cannot_be_written(
     house: SupervisorFixture, monkeypatch: pytest.MonkeyPatch, operation: str, times: int
 ) -> None:
-    """It runs and is known: whatever its person is told, nobody loses sight of it."""
+    """It runs and is known: whatever the caller gets, it stays managed."""
     refuse_after(monkeypatch, house, operation, times)
     with contextlib.suppress(Full):
         now(house.hands.run(request(name="docs")))
@@ -156,7 +156,7 @@ def test_what_was_kept_stays_managed_when_the_rest_cannot_be_written(
 
 
 def test_a_codex_stopped_while_its_turn_begins_stays_stopped(house: SupervisorFixture) -> None:
-    """It is known by its own name as soon as it told it, and its start does not take the stop back."""
+    """It has its own id as soon as it reported it, and its start does not undo the stop."""
     house.driver.names_itself = SessionId("codex-t")
 
     async def settle() -> None:
@@ -186,7 +186,7 @@ def test_a_name_stands_for_its_session(house: SupervisorFixture) -> None:
 
 
 def end(house: SupervisorFixture, session_id: SessionId) -> None:
-    """Its agent ends, as the world and the eyes see it."""
+    """Its agent ends, as processes and log sources see it."""
     process = house.holdings.get(session_id).process
     assert process is not None
     house.world.dead.add(process)
@@ -318,7 +318,7 @@ def test_a_client_that_had_not_named_itself_is_not_kept_under_a_made_up_name(
 def test_a_client_that_named_itself_after_the_crash_is_kept_unless_somebody_has_it(
     house: SupervisorFixture, *, is_held: bool
 ) -> None:
-    """Its driver knows what it said; a conversation that somebody else claimed meanwhile stays theirs."""
+    """Its driver knows its output; a conversation that another owner claimed meanwhile stays theirs."""
     plan = plan_run(request("codex", "exec", "x"), _UUID)
     planned = house.hands._starter._planned_session(plan, SessionId("start-1"), request("codex"), 1)
     begun = msgspec.structs.replace(planned, session_id=A, conversation_id=ConversationId("a"))
@@ -342,7 +342,7 @@ def test_a_client_that_named_itself_after_the_crash_is_kept_unless_somebody_has_
 
 @pytest.mark.parametrize("final", [True, False])
 def test_an_interrupted_stop_is_still_a_stop(house: SupervisorFixture, *, final: bool) -> None:
-    """Whoever asked for it does not find the session revived; one that was to come back may."""
+    """The session is not revived afterwards; one that was to come back may."""
     house.start("a")
     managed = now(house.hands.adopt("a"))
     evidence = msgspec.json.encode(ActionIntent(managed, final=final))

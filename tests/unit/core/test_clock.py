@@ -204,7 +204,7 @@ def test_a_jump_below_two_seconds_is_none() -> None:
 
 
 def test_a_stamp_from_the_future_is_as_new_as_the_newest_reading() -> None:
-    """Another host's wrong clock cannot postpone a deadline of ours."""
+    """Another host's wrong clock cannot postpone a deadline."""
     host = Host()
     host.work(10)
     now = host.look()

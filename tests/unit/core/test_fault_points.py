@@ -23,7 +23,7 @@ def reach_in_child(plan: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_without_a_plan_nothing_happens() -> None:
-    """A point may be reached at any time in a program that nobody tests."""
+    """A point may be reached at any time outside tests."""
     before = faults.install(None)
     fault_point("store.commit")
     faults.install(before)
@@ -59,7 +59,7 @@ def test_the_plan_before_is_in_force_again() -> None:
 
 
 def test_a_stall_holds_one_thread_until_it_is_released() -> None:
-    """Whoever stalls goes on when the test says so, and others are not held."""
+    """The stalled thread goes on when the test says so, and others are not blocked."""
     went_on = threading.Event()
 
     def stall() -> None:

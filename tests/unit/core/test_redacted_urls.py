@@ -1,4 +1,4 @@
-"""Claims about documents for a stranger's eyes: no secret of this machine is in them, and the rest is readable."""
+"""Claims about documents for strangers: they have no secret of this machine, and the rest is readable."""
 
 import json
 

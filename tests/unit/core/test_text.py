@@ -34,7 +34,7 @@ SECRETS = {
     f"--token {SECRET}": SECRET,
     f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----": SECRET,
 }
-# Whole sequences, cut ones, and single characters that nobody sees.
+# Whole sequences, cut ones, and single invisible characters.
 HIDDEN = (
     "\x1b[31m",
     "\x1b[0;1;38;5;208m",

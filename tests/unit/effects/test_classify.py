@@ -118,7 +118,7 @@ def test_commands_named_in_a_list_are_never_local() -> None:
 @settings(max_examples=300)
 @given(st.sampled_from(["Bash", "exec", "write_stdin", "shell", "mcp__a__b", "x"]), st.binary(max_size=300))
 def test_any_input_has_an_answer(tool: str, given_input: bytes) -> None:
-    """Inputs come from logs that anybody may write."""
+    """Inputs come from logs that any program may write."""
     verdict = classify(tool, given_input)
     assert verdict.effect is MEANINGS[verdict.rule].effect
 

@@ -228,7 +228,7 @@ UNKNOWN: Final[Sequence[str]] = (
     'bash -c "cat $X"',
     "'[[' x && git status && ']]'",
     "GIT_SSH_COMMAND='ssh -o ProxyCommand=x h' git fetch",
-    # Programs nobody can see through.
+    # Programs with unknown effects.
     "unknownprog",
     "./deploy.sh",
     "./ls",
@@ -358,7 +358,7 @@ UNKNOWN: Final[Sequence[str]] = (
     "redis-cli --pipe get",
     "curl 'https://api.telegram.org/bot1/sendMessage?text=x'",
     "wget https://x/webhook?go",
-    # Options nobody knows, texts nobody can read.
+    # Unknown options and unreadable texts.
     "curl $OPTS http://x",
     "curl -K f",
     "curl --frob http://x",
@@ -494,7 +494,7 @@ def test_what_reaches_out_is_remote_in_any_spelling(text: str) -> None:
 
 @pytest.mark.parametrize("text", UNKNOWN)
 def test_what_cannot_be_seen_through_is_never_local(text: str) -> None:
-    """Not knowing is said, never taken for harmless."""
+    """Unknown is never taken for harmless."""
     assert effect_of(text) is not Effect.LOCAL
 
 

@@ -1,4 +1,4 @@
-"""Who is heard, pairing, permission questions and buttons: nobody by default, late and forged presses refused."""
+"""Access, pairing, permission questions and buttons: no user by default, late and forged presses refused."""
 
 import pytest
 from hypothesis import given, strategies as st

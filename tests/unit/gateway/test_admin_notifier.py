@@ -1,4 +1,5 @@
-"""Claims about what the gateway tells its operator: muted it waits, paused it says so, and one deaf channel stops nobody."""
+"""Claims about the gateway's alerts to its operator: muted they wait, paused they say so, and a failing
+channel stops no other."""
 
 import asyncio
 
@@ -14,14 +15,14 @@ from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 
 
-class Deaf(RecordingMessenger):
+class RefusingMessenger(RecordingMessenger):
     async def send(self, text: str, *, chat: str | None = None) -> None:
         del text, chat
         raise Refused(channel="deaf", reason="it is")
 
 
-class Office:
-    """A gateway's voice, and the calm of the daemon beside it on the same store."""
+class NotifierFixture:
+    """A gateway's notifier, and the daemon's mutes on the same store."""
 
     def __init__(self, *channels: RecordingMessenger) -> None:
         self.clock = VirtualClock()
@@ -33,10 +34,10 @@ class Office:
 
 
 def test_what_is_muted_waits_for_the_end_of_its_mute() -> None:
-    """`wakeful mute --code gateway`, given elsewhere: not told, and not taken for told."""
+    """`wakeful mute --code gateway`, given elsewhere: not sent, and not counted as sent."""
 
     async def scene() -> None:
-        office = Office()
+        office = NotifierFixture()
         await office.calm.mute(MuteKind.CODE, "gateway", 60.0, by="ada")
         assert await office.voice.notify("warning", "the disk is full") is False
         assert office.recorder.said == []
@@ -51,7 +52,7 @@ def test_a_pause_is_said_first() -> None:
     """Like every other alert."""
 
     async def scene() -> None:
-        office = Office()
+        office = NotifierFixture()
         await office.calm.pause("ada")
         await office.voice.notify("info", "logged in again")
         (told,) = office.recorder.said
@@ -61,10 +62,10 @@ def test_a_pause_is_said_first() -> None:
     asyncio.run(scene())
 
 
-@pytest.mark.parametrize("channels", [(), (Deaf(),)])
+@pytest.mark.parametrize("channels", [(), (RefusingMessenger(),)])
 def test_every_channel_is_tried(channels: tuple[RecordingMessenger, ...]) -> None:
-    """One that refuses keeps nobody else from hearing it, the admin's own chat included."""
-    office = Office(*channels)
+    """A channel that refuses stops no other, the admin's own chat included."""
+    office = NotifierFixture(*channels)
     assert asyncio.run(office.voice.notify("critical", "no login")) is True
     assert office.recorder.said == ["critical: no login"]
     assert [(place.chat_id, text) for place, text, _ in office.chat.sent] == [(7, "critical: no login")]

@@ -27,8 +27,8 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Desk:
-    """A chat, its answers, and what was kept of them; virtual time runs while something is awaited."""
+class AnswersFixture:
+    """A chat, its answers, and their stored parts; virtual time runs while something is awaited."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
@@ -67,11 +67,11 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def desk() -> AnswersFixture:
+    return AnswersFixture()
 
 
-async def test_an_answer_is_one_message_from_beginning_to_end(desk: Desk) -> None:
+async def test_an_answer_is_one_message_from_beginning_to_end(desk: AnswersFixture) -> None:
     """Placeholder, growth and final text with its buttons are one message, and its number was kept."""
     async with desk.writing() as answer:
         answer.grow("Hello the")
@@ -83,7 +83,7 @@ async def test_an_answer_is_one_message_from_beginning_to_end(desk: Desk) -> Non
     assert (said.labels, desk.kept) == (["Context"], {0: said.message_id})
 
 
-async def test_growth_is_shown_once_a_second_at_most_and_only_the_newest(desk: Desk) -> None:
+async def test_growth_is_shown_once_a_second_at_most_and_only_the_newest(desk: AnswersFixture) -> None:
     """Fifty chunks in five seconds are a handful of edits, and typing shows meanwhile."""
     async with desk.writing() as answer:
         for number in range(50):
@@ -95,8 +95,8 @@ async def test_growth_is_shown_once_a_second_at_most_and_only_the_newest(desk: D
     assert desk.chat.rooms.room(1).actions == 2
 
 
-async def test_topics_of_one_chat_share_its_pace_and_the_final_words_come_first(desk: Desk) -> None:
-    """Five answers grow in one group; the one that is finished waits for nobody's growth."""
+async def test_topics_of_one_chat_share_its_pace_and_the_final_words_come_first(desk: AnswersFixture) -> None:
+    """Five answers grow in one group; the finished one does not wait for the growth of the others."""
     places = [Place(-100, thread) for thread in range(1, 6)]
     answers = [desk.answer(place) for place in places]
     for answer in answers:
@@ -117,7 +117,7 @@ async def test_topics_of_one_chat_share_its_pace_and_the_final_words_come_first(
     assert [desk.seen(place)[0] for place in places[:1]] == ["done"]
 
 
-async def test_words_stay_in_their_thread(desk: Desk) -> None:
+async def test_words_stay_in_their_thread(desk: AnswersFixture) -> None:
     """Every part of a long answer, and no word in the main thread."""
     answer = desk.answer(TOPIC)
     await desk.done(answer.send_placeholder(reply_to=3))
@@ -127,7 +127,7 @@ async def test_words_stay_in_their_thread(desk: Desk) -> None:
     assert desk.chat.rooms.ours(-100, 7)[0].reply_to == 3
 
 
-async def test_a_long_answer_is_whole_and_finishing_it_again_changes_nothing(desk: Desk) -> None:
+async def test_a_long_answer_is_whole_and_finishing_it_again_changes_nothing(desk: AnswersFixture) -> None:
     """Each part's number is kept before words go in; a second try after a crash fills the same messages."""
     text = "\n\n".join(f"paragraph {number} " + "x " * 400 for number in range(12))
     await desk.done(desk.answer().finish(text, BUTTONS))
@@ -139,7 +139,7 @@ async def test_a_long_answer_is_whole_and_finishing_it_again_changes_nothing(des
 
 
 @pytest.mark.parametrize("crash_at", range(1, 11))
-async def test_a_crash_anywhere_leaves_the_answer_once(desk: Desk, crash_at: int) -> None:
+async def test_a_crash_anywhere_leaves_the_answer_once(desk: AnswersFixture, crash_at: int) -> None:
     """Cut off before any of its calls, it is finished by the next process; at worst an empty message is left."""
     text = "word " * 3000
     calls = 0
@@ -166,7 +166,7 @@ async def _whole(answer: ChatAnswer, text: str) -> None:
     await answer.finish(text)
 
 
-async def test_lost_answers_leave_the_words_once(desk: Desk) -> None:
+async def test_lost_answers_leave_the_words_once(desk: AnswersFixture) -> None:
     """In doubt an edit is repeated, which changes nothing; a placeholder may stand twice, empty."""
     desk.chat.fail("sendMessage", LOST, ChatFailed(reason="cut off"))
     desk.chat.fail("editMessageText", LOST, LOST, ChatFailed(reason="cut off"))
@@ -174,7 +174,7 @@ async def test_lost_answers_leave_the_words_once(desk: Desk) -> None:
     assert sorted(desk.seen()) == sorted(["the answer", PLACEHOLDER])
 
 
-async def test_an_hour_without_telegram_costs_an_hour(desk: Desk) -> None:
+async def test_an_hour_without_telegram_costs_an_hour(desk: AnswersFixture) -> None:
     """A hundred answers wait with growing pauses and are all there soon after it is back, each once."""
     answers = [desk.answer(Place(chat, is_private=True)) for chat in range(1, 101)]
     for answer in answers:
@@ -189,7 +189,7 @@ async def test_an_hour_without_telegram_costs_an_hour(desk: Desk) -> None:
     assert [desk.seen(Place(chat)) for chat in range(1, 101)] == [[f"answer {n}"] for n in range(100)]
 
 
-async def test_a_placeholder_is_there_a_minute_after_telegram_is_back(desk: Desk) -> None:
+async def test_a_placeholder_is_there_a_minute_after_telegram_is_back(desk: AnswersFixture) -> None:
     """What never arrived may be sent often; only what may have is not sent again every minute."""
     desk.chat.is_down = True
     placing = asyncio.ensure_future(desk.answer().send_placeholder())
@@ -199,8 +199,8 @@ async def test_a_placeholder_is_there_a_minute_after_telegram_is_back(desk: Desk
     assert desk.seen() == [PLACEHOLDER]
 
 
-async def test_a_storm_of_floods_is_obeyed(desk: Desk) -> None:
-    """Nobody speaks in that chat until the time is over, for everybody in it; others go on."""
+async def test_a_storm_of_floods_is_obeyed(desk: AnswersFixture) -> None:
+    """No message is sent in that chat until the time is over; other chats go on."""
     await desk.done(desk.answer().send_placeholder())
     desk.chat.spoken.clear()
     desk.chat.fail("editMessageText", *(_flood(seconds) for seconds in (30, 60, 5)), chat=1)
@@ -216,7 +216,7 @@ async def test_a_storm_of_floods_is_obeyed(desk: Desk) -> None:
     assert desk.seen(Place(2)) == ["elsewhere"]
 
 
-async def _growing(desk: Desk) -> None:
+async def _growing(desk: AnswersFixture) -> None:
     answer = desk.answer(parts={0: 1})
     async with answer.writing():
         answer.grow("still growing ")
@@ -227,8 +227,8 @@ def _flood(seconds: int) -> ChatFlooded:
     return ChatFlooded(reason="Too Many Requests", retry_after_seconds=seconds)
 
 
-async def test_a_message_deleted_while_it_grows_comes_again_whole(desk: Desk) -> None:
-    """Somebody deletes the placeholder: nothing grows any more, and the answer is a message of its own."""
+async def test_a_message_deleted_while_it_grows_comes_again_whole(desk: AnswersFixture) -> None:
+    """A person deletes the placeholder: nothing grows any more, and the answer is a new message."""
     async with desk.writing() as answer:
         answer.grow("some words ")
         await desk.clock.run_for(2)
@@ -239,7 +239,7 @@ async def test_a_message_deleted_while_it_grows_comes_again_whole(desk: Desk) ->
     assert desk.kept == {0: 2}
 
 
-async def test_who_deletes_every_message_does_not_want_it(desk: Desk) -> None:
+async def test_who_deletes_every_message_does_not_want_it(desk: AnswersFixture) -> None:
     """It is offered a few times, and then the refusal is the caller's."""
     desk.chat.fail("editMessageText", *[ChatRefused(reason="message to edit not found")] * 99)
     with pytest.raises(ChatRefused):
@@ -254,7 +254,7 @@ async def test_who_deletes_every_message_does_not_want_it(desk: Desk) -> None:
         Refusal(400, "Bad Request: group chat was upgraded to a supergroup chat", migrate_to_chat_id=-9),
     ],
 )
-async def test_a_chat_that_will_not_have_it_ends_the_matter(desk: Desk, refusal: Refusal) -> None:
+async def test_a_chat_that_will_not_have_it_ends_the_matter(desk: AnswersFixture, refusal: Refusal) -> None:
     """Blocked or moved: a refusal to the caller at once, not a wait for ever."""
     await desk.done(desk.answer().send_placeholder())
     desk.chat.rooms.room(1).refusal = refusal
@@ -263,7 +263,7 @@ async def test_a_chat_that_will_not_have_it_ends_the_matter(desk: Desk, refusal:
             await desk.done(work, 5)
 
 
-async def test_an_edit_that_is_late_does_not_overwrite_the_answer(desk: Desk) -> None:
+async def test_an_edit_that_is_late_does_not_overwrite_the_answer(desk: AnswersFixture) -> None:
     """A growing edit whose answer never came is carried out behind the final one; the final text stays."""
     async with desk.writing() as answer:
         desk.chat.fail("editMessageText", ChatFailed(reason="no answer"))
@@ -277,8 +277,8 @@ async def test_an_edit_that_is_late_does_not_overwrite_the_answer(desk: Desk) ->
     assert desk.seen() == ["half of the answer"]
 
 
-async def test_growth_that_is_on_its_way_is_waited_for(desk: Desk) -> None:
-    """The final words never race with an edit of ours."""
+async def test_growth_that_is_on_its_way_is_waited_for(desk: AnswersFixture) -> None:
+    """The final text never races with an earlier edit."""
     async with desk.writing() as answer:
         answer.grow("some words ")
         await desk.clock.run_for(0.005)
@@ -286,7 +286,7 @@ async def test_growth_that_is_on_its_way_is_waited_for(desk: Desk) -> None:
     assert desk.history() == [PLACEHOLDER, "some words …", "final words"]
 
 
-async def test_drafts_are_shown_in_private_topics_until_one_is_refused(desk: Desk) -> None:
+async def test_drafts_are_shown_in_private_topics_until_one_is_refused(desk: AnswersFixture) -> None:
     """A refusal turns them off for this answer; growth and final words do not mind."""
     async with desk.writing(PRIVATE_TOPIC) as answer:
         answer.grow("one ")
@@ -300,7 +300,7 @@ async def test_drafts_are_shown_in_private_topics_until_one_is_refused(desk: Des
     assert "one two three …" in desk.history()
     assert desk.seen(PRIVATE_TOPIC) == ["one two three four five"]
     for place in (PRIVATE, TOPIC):
-        async with Desk().writing(place) as other:
+        async with AnswersFixture().writing(place) as other:
             other.grow("words ")
     assert len(desk.chat.rooms.room(1).drafts) == 1
 
@@ -308,7 +308,7 @@ async def test_drafts_are_shown_in_private_topics_until_one_is_refused(desk: Des
 SECRET = "700001:AAbbCCddEEffGGhhIIjjKKllMMnnOOppQQr"
 
 
-async def test_a_token_never_shows_not_even_half_of_it(desk: Desk) -> None:
+async def test_a_token_never_shows_not_even_half_of_it(desk: AnswersFixture) -> None:
     """Letter by letter as a model writes it, in the growing text and in the final one."""
     text = f"the token is {SECRET} and that is all"
     async with desk.writing() as answer:
@@ -331,14 +331,14 @@ async def test_a_token_never_shows_not_even_half_of_it(desk: Desk) -> None:
         ("half \ud800 character", "half  character"),
     ],
 )
-async def test_text_is_text(desk: Desk, text: str, expected: str) -> None:
-    """Markup does nothing, what nobody sees is gone, line breaks stay, and something is always said."""
+async def test_text_is_text(desk: AnswersFixture, text: str, expected: str) -> None:
+    """Markup does nothing, invisible characters are gone, line breaks stay, and no message is empty."""
     await desk.done(_whole(desk.answer(), text))
     assert desk.seen() == [expected]
 
 
 @pytest.mark.parametrize("text", ["w" * 1_000_000, "word " * 200_000, "😀 lines\n" * 125_000])
-async def test_a_megabyte_is_twenty_messages_and_says_so(desk: Desk, text: str) -> None:
+async def test_a_megabyte_is_twenty_messages_and_says_so(desk: AnswersFixture, text: str) -> None:
     """It grows as one message, and ends as twenty of which the last says what is missing."""
     async with desk.writing() as answer:
         answer.grow(text)
@@ -349,7 +349,7 @@ async def test_a_megabyte_is_twenty_messages_and_says_so(desk: Desk, text: str) 
     assert desk.chat.rooms.ours(1)[-1].labels == ["Context"]
 
 
-async def test_a_failure_takes_the_place_of_what_was_growing(desk: Desk) -> None:
+async def test_a_failure_takes_the_place_of_what_was_growing(desk: AnswersFixture) -> None:
     """One clear message, and nothing of the half answer."""
     async with desk.writing() as answer:
         answer.grow("I will now ")
@@ -357,7 +357,7 @@ async def test_a_failure_takes_the_place_of_what_was_growing(desk: Desk) -> None
     assert desk.seen() == ["That did not work: the agent ended. Try again."]
 
 
-async def test_being_ended_in_the_middle_of_growing_takes_no_time(desk: Desk) -> None:
+async def test_being_ended_in_the_middle_of_growing_takes_no_time(desk: AnswersFixture) -> None:
     """A gateway that ends does not wait for Telegram."""
     answer = desk.answer()
     await desk.done(answer.send_placeholder())

@@ -74,7 +74,7 @@ def test_an_outage_opens_the_breaker_and_an_answer_closes_it(provider: str) -> N
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_refused_login_degrades_and_opens_no_breaker(provider: str) -> None:
-    """Two different troubles with two different ends."""
+    """Two different problems with two different ends."""
     breaker = Breaker()
     for now in range(5):
         breaker = breaker.after(outcome_of(SAID[provider]["refused"]), now)

@@ -29,8 +29,8 @@ CHECKPOINT = OpenCheckpoint(
 )
 
 
-class ScriptedHouse:
-    """Implements client.api.House; remembers what was decided."""
+class ScriptedDaemon:
+    """Implements client.api.DaemonApi; records decisions."""
 
     def __init__(self) -> None:
         self.decided: list[tuple[object, ...]] = []
@@ -67,12 +67,12 @@ class ScriptedHouse:
         return make_report((), history, {}, Policy(), START_WALL)
 
 
-class Room:
+class CommandsFixture:
     """A chat with its commands, in virtual time."""
 
     def __init__(self) -> None:
         self.parts = GatewayParts()
-        self.house = ScriptedHouse()
+        self.house = ScriptedDaemon()
         self.patterns: list[tuple[str, int, float]] = []
         self.acts = ["restart_key chat:7:thread:main"]
         self.auth = [AuthMode("claude")]
@@ -115,9 +115,9 @@ class Room:
         raise AssertionError(f"no button {label}")
 
 
-def play(scene: Callable[[Room], Awaitable[None]]) -> None:
+def play(scene: Callable[[CommandsFixture], Awaitable[None]]) -> None:
     async def played() -> None:
-        await scene(Room())
+        await scene(CommandsFixture())
 
     asyncio.run(played())
 
@@ -126,9 +126,9 @@ def play(scene: Callable[[Room], Awaitable[None]]) -> None:
     "command", ["/health", "/errors", "/session", "/report", "/checkpoints", "/pause", "/resume", "/mute"]
 )
 def test_what_tells_about_the_host_is_for_admins(command: str) -> None:
-    """Somebody who is heard and no admin learns nothing and changes nothing."""
+    """A user who is no admin learns nothing and changes nothing."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: CommandsFixture) -> None:
         assert await room.say(command, USER) == FOR_ADMINS
         assert (room.chat.sent, room.house.decided) == ([], [])
 
@@ -138,7 +138,7 @@ def test_what_tells_about_the_host_is_for_admins(command: str) -> None:
 def test_everybody_may_stop_and_begin_anew() -> None:
     """The two commands a user needs, and the help that names them."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: CommandsFixture) -> None:
         assert await room.say("/stop", USER) == "Nothing is running."
         assert "next message" in await room.say("/new", USER)
         assert "/stop" in await room.say("/help", USER)
@@ -149,7 +149,7 @@ def test_everybody_may_stop_and_begin_anew() -> None:
 def test_an_admin_ends_all_sessions_once_asked_back(caplog: pytest.LogCaptureFixture) -> None:
     """What runs is cut short, what waits is dropped, each session is ended; the next message resumes its own."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: CommandsFixture) -> None:
         sessions, slate = room.parts.sessions, room.parts.slate
         await room.gateway.start()
         room.chat.write(message(1, "one", 1), message(2, "two", 2))
@@ -179,7 +179,7 @@ def test_an_admin_ends_all_sessions_once_asked_back(caplog: pytest.LogCaptureFix
 def test_health_says_mode_host_login_and_the_next_step() -> None:
     """The reading order begins here: a login that is gone comes before anything else."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: CommandsFixture) -> None:
         well = await room.say("/health")
         assert "Mode: mine · PAUSED by ada" in well
         assert "Host: disk 41 %, memory 30 %" in well
@@ -195,7 +195,7 @@ def test_health_says_mode_host_login_and_the_next_step() -> None:
 def test_health_keeps_the_reading_order() -> None:
     """Quick state, patterns, the breaker, the log of the watches, and last what the provider itself said."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: CommandsFixture) -> None:
         (line,) = [
             each for each in (await room.say("/health")).splitlines() if each.startswith("If it looks")
         ]
@@ -206,9 +206,9 @@ def test_health_keeps_the_reading_order() -> None:
 
 
 def test_health_answers_without_a_daemon() -> None:
-    """Whoever asks because something is wrong gets an answer when the daemon is what is wrong."""
+    """The command answers even if the daemon is what is wrong."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: CommandsFixture) -> None:
         room.house.is_away = True
         assert "the daemon does not answer" in await room.say("/health")
 
@@ -218,7 +218,7 @@ def test_health_answers_without_a_daemon() -> None:
 def test_errors_and_session_say_what_an_admin_needs() -> None:
     """Category, count and last seen; key, provider, breaker, queue, redacted last words and what self-heal did."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: CommandsFixture) -> None:
         assert await room.say("/errors patterns") == "No failures in the last 10 minutes."
         room.patterns = [("timeout", 3, 60.0)]
         assert "timeout: 3, last " in await room.say("/errors patterns")
@@ -240,7 +240,7 @@ def test_errors_and_session_say_what_an_admin_needs() -> None:
 def test_a_checkpoint_is_decided_by_two_presses_of_an_admin() -> None:
     """Shown, asked back, carried out once; both buttons are dead afterwards."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: CommandsFixture) -> None:
         assert await room.say("/checkpoints") == ""
         assert "\x1b" not in room.chat.sent[0][1]
         assert [button.label for button in room.chat.sent[0][2][0]] == ["Continue", "Abort"]
@@ -261,7 +261,7 @@ def test_a_checkpoint_is_decided_by_two_presses_of_an_admin() -> None:
 def test_no_leaves_everything_as_it_is() -> None:
     """Asked back, an admin may think better of it."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: CommandsFixture) -> None:
         await room.say("/pause")
         await room.decisions.on_press(press(2, room.choice("No"), user_id=ADMIN))
         assert room.house.decided == []
@@ -272,9 +272,9 @@ def test_no_leaves_everything_as_it_is() -> None:
 
 @pytest.mark.parametrize("user_id", [USER, STRANGER])
 def test_a_press_of_somebody_else_decides_nothing(user_id: int) -> None:
-    """Everybody in a group sees the buttons; an admin's press counts."""
+    """All members of a group see the buttons; only an admin's press counts."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: CommandsFixture) -> None:
         await room.say("/pause")
         await room.decisions.on_press(press(2, room.choice("Yes, pause"), user_id=user_id))
         assert room.house.decided == []
@@ -285,9 +285,9 @@ def test_a_press_of_somebody_else_decides_nothing(user_id: int) -> None:
 
 
 def test_forged_late_and_carried_off_presses_decide_nothing() -> None:
-    """A token fits one place and one time; anything else is told that the button is not in use."""
+    """A token fits one place and one time; any other press gets the answer that the button is not in use."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: CommandsFixture) -> None:
         await room.say("/mute claude-a 30m")
         yes = room.choice("Yes, mute")
         await room.decisions.on_press(press(2, "do:guessed", user_id=ADMIN))
@@ -304,7 +304,7 @@ def test_forged_late_and_carried_off_presses_decide_nothing() -> None:
 def test_what_cannot_be_done_is_said() -> None:
     """A daemon that is away, a duration that is none: one sentence, and nothing is decided."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: CommandsFixture) -> None:
         await room.say("/resume")
         room.house.is_away = True
         await room.decisions.on_press(press(2, room.choice("Yes, resume"), user_id=ADMIN))
@@ -317,9 +317,9 @@ def test_what_cannot_be_done_is_said() -> None:
 
 
 def test_the_report_comes_by_chat() -> None:
-    """Of the last twelve hours, or since the moment that was named; what is none is said in words."""
+    """For the last twelve hours, or since the given time; an invalid time gets an explanation."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: CommandsFixture) -> None:
         assert await room.say("/report") == "The last 12 h 0 min\nNobody was at work."
         assert (await room.say("/report 22:00")).startswith("The last 9 h 0 min")
         assert await room.say("/report teatime") == "Not done: 'teatime' is no moment"

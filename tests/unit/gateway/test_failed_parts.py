@@ -16,7 +16,7 @@ from wakeful.testing.virtual_clock import VirtualClock
 
 
 class Part:
-    """Raises as often as it is told, then runs."""
+    """Raises as often as set, then runs."""
 
     def __init__(self, times: int) -> None:
         self.left = times
@@ -30,7 +30,7 @@ class Part:
         await asyncio.Event().wait()
 
 
-class Whole:
+class PartsFixture:
     """A gateway of such parts."""
 
     def __init__(self, clock: VirtualClock, broken: str) -> None:
@@ -44,11 +44,11 @@ class Whole:
 
 @pytest.mark.parametrize("broken", ["turns", "intake", "auth", "host_watch", "people", "telling"])
 def test_a_part_that_raises_ends_nothing(broken: str) -> None:
-    """It is down, runs again after its back-off, and works after a while; the gateway ends when it is told to."""
+    """It is down, runs again after its back-off, and works after a while; the gateway ends on request."""
 
     async def scene() -> None:
         clock = VirtualClock()
-        gateway: Any = Whole(clock, broken)
+        gateway: Any = PartsFixture(clock, broken)
         ended = asyncio.Event()
         running = asyncio.create_task(chatwork._run(gateway, ended, None))
         await clock.run_for(0.1)
@@ -86,7 +86,7 @@ def test_an_update_that_raises_is_left_out(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_an_update_that_the_store_cannot_take_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    """All or none is for a full disk; one row that breaks by a bug of ours costs itself alone."""
+    """All or none is for a full disk; one row that fails by an internal error costs only itself."""
 
     async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         keep = parts.store.save_new_notes

@@ -40,7 +40,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Desk:
+class FinishFixture:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.chat = RoomChat(self.clock)
@@ -68,11 +68,11 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def desk() -> FinishFixture:
+    return FinishFixture()
 
 
-async def test_calls_come_before_files_and_go_where_the_answer_goes(desk: Desk) -> None:
+async def test_calls_come_before_files_and_go_where_the_answer_goes(desk: FinishFixture) -> None:
     """Whatever chat or thread a tag names."""
     text = (
         'Here. <send-file path="plots/a.png" caption="a plot"/>'
@@ -112,7 +112,7 @@ async def test_calls_come_before_files_and_go_where_the_answer_goes(desk: Desk) 
         "nonsense",
     ],
 )
-async def test_methods_that_are_not_open_are_refused_by_name(desk: Desk, method: str) -> None:
+async def test_methods_that_are_not_open_are_refused_by_name(desk: FinishFixture, method: str) -> None:
     """Nothing that reads, deletes, moves or touches the bot itself is called."""
     words = await desk.run(Tagged("", (ApiCall(method, {}),)))
     assert desk.called() == []
@@ -129,14 +129,14 @@ def test_no_method_takes_what_could_do_more_than_speak(name: str) -> None:
             check_call(method, {name: "x"}, TOPIC)
 
 
-async def test_secrets_and_controls_do_not_leave_in_parameters(desk: Desk) -> None:
+async def test_secrets_and_controls_do_not_leave_in_parameters(desk: FinishFixture) -> None:
     """Parameters are text like the answer's own."""
     secret = "700001:AAbbCCddEEffGGhhIIjjKKllMMnnOOppQQr"
     await desk.run(Tagged("", (ApiCall("sendMessage", {"text": f"a\x1b[31m {secret}"}),)))
     assert desk.chat.rooms.seen(-100, 7) == ["a [bot token]"]
 
 
-async def test_only_admins_call_and_only_open_folders_send(desk: Desk) -> None:
+async def test_only_admins_call_and_only_open_folders_send(desk: FinishFixture) -> None:
     """A refusal names its tag in one line, and the rest is done."""
     tagged = Tagged("", (ApiCall("sendDice", {}),), (FileToSend("a.txt"), FileToSend("b.txt")), left_out=3)
     words = await desk.run(tagged, Rights(is_admin=False))
@@ -151,7 +151,7 @@ async def test_only_admins_call_and_only_open_folders_send(desk: Desk) -> None:
     assert [path for path, _, _ in desk.chat.sent_files] == [Path("a.txt"), Path("b.txt")]
 
 
-async def test_a_refused_tag_does_not_keep_the_others_from_being_done(desk: Desk) -> None:
+async def test_a_refused_tag_does_not_keep_the_others_from_being_done(desk: FinishFixture) -> None:
     """Telegram's own words say why, on one line."""
     desk.chat.fail("sendPoll", ChatRefused(reason="poll must have\nat least 2 options"))
     tagged = Tagged("", (ApiCall("sendPoll", {"question": "?"}), ApiCall("sendDice", {})))
@@ -160,8 +160,8 @@ async def test_a_refused_tag_does_not_keep_the_others_from_being_done(desk: Desk
 
 
 @pytest.mark.parametrize("problem", [LOST, ChatFailed(reason="cut off")])
-async def test_a_tag_whose_answer_was_lost_is_not_repeated(desk: Desk, problem: ChatFailed) -> None:
-    """It is told as unverified."""
+async def test_a_tag_whose_answer_was_lost_is_not_repeated(desk: FinishFixture, problem: ChatFailed) -> None:
+    """It is reported as unverified."""
     desk.chat.fail("sendDice", problem)
     words = await desk.run(Tagged("", (ApiCall("sendDice", {}),)))
     assert words == "perhaps not done: sendDice (Telegram's answer was lost)"
@@ -169,7 +169,7 @@ async def test_a_tag_whose_answer_was_lost_is_not_repeated(desk: Desk, problem: 
     assert len(desk.called()) == (problem is LOST)
 
 
-async def test_a_tag_that_surely_did_not_arrive_is_tried_again(desk: Desk) -> None:
+async def test_a_tag_that_surely_did_not_arrive_is_tried_again(desk: FinishFixture) -> None:
     """A flood's time is waited for, and so is Telegram's return."""
     desk.chat.fail(
         "sendDice",
@@ -180,7 +180,7 @@ async def test_a_tag_that_surely_did_not_arrive_is_tried_again(desk: Desk) -> No
     assert len(desk.called()) == 1
 
 
-async def test_after_a_crash_only_what_was_not_begun_is_done(desk: Desk) -> None:
+async def test_after_a_crash_only_what_was_not_begun_is_done(desk: FinishFixture) -> None:
     """Done stays done, begun is unverified, refused says the same again."""
     calls = tuple(ApiCall("sendDice", {"emoji": str(number)}) for number in range(4))
     known = {0: DONE, 1: BEGUN, 2: "poll must have options"}
@@ -192,7 +192,7 @@ async def test_after_a_crash_only_what_was_not_begun_is_done(desk: Desk) -> None
     ]
 
 
-async def test_twenty_calls_at_most(desk: Desk) -> None:
+async def test_twenty_calls_at_most(desk: FinishFixture) -> None:
     """An answer that is nothing but tags, a hundred of them."""
     tagged = read_tags('<telegram-api method="sendDice" emoji="x"/>\n' * 100)
     words = await desk.run(tagged)
@@ -208,7 +208,7 @@ LONG = (
 )
 
 
-async def test_an_answer_too_long_for_messages_is_a_file_and_its_beginning(desk: Desk) -> None:
+async def test_an_answer_too_long_for_messages_is_a_file_and_its_beginning(desk: FinishFixture) -> None:
     """One message that says where the rest is, and a file with every word but the secrets."""
     told = await desk.told(read_tags(LONG))
     ((name, content),) = [given["document"] for _, given in desk.called()]
@@ -224,7 +224,7 @@ async def test_an_answer_too_long_for_messages_is_a_file_and_its_beginning(desk:
 
 @pytest.mark.parametrize("problem", [LOST, ChatFailed(reason="cut off"), ChatRefused(reason="no files here")])
 async def test_a_long_answer_whose_file_is_not_there_for_sure_is_in_messages(
-    desk: Desk, problem: ChatFailed
+    desk: FinishFixture, problem: ChatFailed
 ) -> None:
     """As far as they go; the file is not sent twice, and after a crash in its middle not either."""
     desk.chat.fail("sendDocument", problem)
@@ -252,7 +252,7 @@ class PlainContext:
         return f"turn-{turn.update_id}"
 
 
-async def test_a_megabyte_is_sent_once_however_often_its_turn_is_finished(desk: Desk) -> None:
+async def test_a_megabyte_is_sent_once_however_often_its_turn_is_finished(desk: FinishFixture) -> None:
     """A crash behind the file: the next gateway says the same words and sends no second one; then it is forgotten."""
     store = MemoryStore(now=lambda: 0.0)
     finishing = AnswerFinisher(

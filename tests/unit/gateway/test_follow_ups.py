@@ -29,7 +29,7 @@ class Model:
         return self.answer
 
 
-class Room:
+class FollowUpsFixture:
     def __init__(self, answer: str | None, *, enabled: bool = True) -> None:
         self.chat = ScriptedChat()
         self.slate = FakeAnswers()
@@ -90,9 +90,9 @@ def labels(buttons: Buttons) -> list[str]:
     return [button.label for row in buttons for button in row]
 
 
-def play(scene: Callable[[Room], Awaitable[None]], **room: Any) -> None:
+def play(scene: Callable[[FollowUpsFixture], Awaitable[None]], **room: Any) -> None:
     async def played() -> None:
-        made = Room(room.pop("answer", None), **room)
+        made = FollowUpsFixture(room.pop("answer", None), **room)
         await scene(made)
         await made.follow_ups.close()
 
@@ -100,9 +100,9 @@ def play(scene: Callable[[Room], Awaitable[None]], **room: Any) -> None:
 
 
 def test_context_is_there_at_once_and_more_when_the_model_has_decided() -> None:
-    """The answer waits for nobody; it is edited once the decision is there."""
+    """The answer does not wait; it is edited once the decision is there."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: FollowUpsFixture) -> None:
         assert labels(await room.answered()) == ["Context"]
         assert room.model.asked[0][1] == 5.0
         assert labels(room.slate.buttons[9]) == ["Again", "Deeper", "Context"]
@@ -114,7 +114,7 @@ def test_context_is_there_at_once_and_more_when_the_model_has_decided() -> None:
 def test_a_decision_that_is_not_exactly_one_adds_nothing(said: str | None) -> None:
     """Late, broken or wordy: Context stays alone."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: FollowUpsFixture) -> None:
         await room.answered()
         assert room.slate.buttons == {}
 
@@ -124,7 +124,7 @@ def test_a_decision_that_is_not_exactly_one_adds_nothing(said: str | None) -> No
 def test_switched_off_no_model_is_asked() -> None:
     """The extra call is the operator's choice."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: FollowUpsFixture) -> None:
         assert labels(await room.answered()) == ["Context"]
         assert room.model.asked == []
 
@@ -134,7 +134,7 @@ def test_switched_off_no_model_is_asked() -> None:
 def test_a_failure_is_offered_nothing_more() -> None:
     """There is no answer to say again."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: FollowUpsFixture) -> None:
         await room.answered(fault=Fault(Category.TIMEOUT, Category.TIMEOUT))
         assert room.model.asked == []
 
@@ -144,7 +144,7 @@ def test_a_failure_is_offered_nothing_more() -> None:
 def test_a_press_becomes_a_turn_of_whoever_pressed() -> None:
     """With the prompt of its action, under the number of the press."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: FollowUpsFixture) -> None:
         await room.answered(1)
         assert await room.follow_ups.on_press(press(2, "next:short:1"))
         (turn,) = room.queued
@@ -156,7 +156,7 @@ def test_a_press_becomes_a_turn_of_whoever_pressed() -> None:
 def test_context_says_where_an_answer_comes_from() -> None:
     """One message and no turn, under an older answer too, and whichever gateway gave it."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: FollowUpsFixture) -> None:
         await room.answered(1)
         await room.answered(3)
         room.kept[2] = answer(2)
@@ -170,9 +170,9 @@ def test_context_says_where_an_answer_comes_from() -> None:
 
 @pytest.mark.parametrize("number", ["9", "x", ""])
 def test_context_of_nothing_or_of_another_chat_says_nothing(number: str) -> None:
-    """What a press brings along is anybody's words."""
+    """The content of a press is untrusted."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: FollowUpsFixture) -> None:
         await room.answered(1)
         await room.follow_ups.on_press(press(4, f"next:context:{number}"))
         await room.follow_ups.on_press(press(4, "next:context:1", chat_id=8))
@@ -184,7 +184,7 @@ def test_context_of_nothing_or_of_another_chat_says_nothing(number: str) -> None
 def test_a_button_of_an_older_answer_says_so() -> None:
     """`Shorter` would be about the newest answer, which is not the one it stands under."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: FollowUpsFixture) -> None:
         await room.answered(1)
         await room.answered(3)
         for choice in ("next:short:1", "next:dance:3"):
@@ -199,7 +199,7 @@ def test_a_button_of_an_older_answer_says_so() -> None:
 def test_after_a_restart_the_book_knows_which_answer_is_the_newest() -> None:
     """A button that stands under another one says so, and one of which nothing is known as well."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: FollowUpsFixture) -> None:
         room.kept = {1: answer(1), 3: answer(3)}
         await room.follow_ups.on_press(press(4, "next:short:1"))
         await room.follow_ups.on_press(press(5, "next:short:3", chat_id=8))

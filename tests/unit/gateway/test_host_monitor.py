@@ -43,7 +43,7 @@ class ScriptedLogin:
 
 
 class Operator:
-    """Whoever is told; `listens` False: nothing arrives."""
+    """The recipient of alerts; `listens` False: nothing arrives."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, str]] = []
@@ -63,7 +63,7 @@ class Operator:
         return [level for level, _ in self.heard]
 
 
-class AuthScene:
+class AuthFixture:
     """One provider's watch, running."""
 
     def __init__(self, provider: str) -> None:
@@ -77,9 +77,9 @@ class AuthScene:
             await self.clock.run_for(10.0)
 
 
-def in_scene(provider: str, play: Callable[[AuthScene], Awaitable[None]]) -> None:
+def in_scene(provider: str, play: Callable[[AuthFixture], Awaitable[None]]) -> None:
     async def whole() -> None:
-        scene = AuthScene(provider)
+        scene = AuthFixture(provider)
         running = asyncio.create_task(scene.watch.run())
         try:
             await scene.clock.run_for(1.0)
@@ -95,7 +95,7 @@ def in_scene(provider: str, play: Callable[[AuthScene], Awaitable[None]]) -> Non
 def test_logins_are_looked_at_on_start_and_every_minute(provider: str) -> None:
     """Without a probe turn while all is well."""
 
-    async def play(scene: AuthScene) -> None:
+    async def play(scene: AuthFixture) -> None:
         assert scene.login.asked == ["status"]
         await scene.pass_seconds(300)
         assert scene.login.asked == ["status"] * 6
@@ -108,7 +108,7 @@ def test_logins_are_looked_at_on_start_and_every_minute(provider: str) -> None:
 def test_a_refused_turn_closes_the_door_until_a_probe_works(provider: str) -> None:
     """Users read the fixed sentence, the operator hears of it twice, and a good status alone opens nothing."""
 
-    async def play(scene: AuthScene) -> None:
+    async def play(scene: AuthFixture) -> None:
         scene.login.turn = AuthEvent.PROBE_REFUSED
         await scene.watch.on_login_failed(provider)
         await scene.watch.on_login_failed(provider)
@@ -127,9 +127,9 @@ def test_a_refused_turn_closes_the_door_until_a_probe_works(provider: str) -> No
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_new_credentials_are_tried_within_a_minute(provider: str) -> None:
-    """Whoever logs in does not wait five minutes."""
+    """A new login does not wait five minutes."""
 
-    async def play(scene: AuthScene) -> None:
+    async def play(scene: AuthFixture) -> None:
         await scene.watch.on_login_failed(provider)
         scene.login.mark = "second"
         await scene.pass_seconds(70)
@@ -143,7 +143,7 @@ def test_new_credentials_are_tried_within_a_minute(provider: str) -> None:
 def test_a_suspect_answer_is_probed_at_once_and_only_then_believed(provider: str) -> None:
     """A hundred of them in a row are one probe."""
 
-    async def play(scene: AuthScene) -> None:
+    async def play(scene: AuthFixture) -> None:
         for _ in range(100):
             await scene.watch.on_login_suspected(provider)
         assert scene.watch.refusal(provider) is None
@@ -160,7 +160,7 @@ def test_a_suspect_answer_is_probed_at_once_and_only_then_believed(provider: str
 def test_an_alert_that_did_not_arrive_is_told_later_once() -> None:
     """The operator's channel was away when it happened."""
 
-    async def play(scene: AuthScene) -> None:
+    async def play(scene: AuthFixture) -> None:
         scene.operator.listens = False
         scene.login.says = AuthEvent.STATUS_GONE
         await scene.pass_seconds(120)
@@ -176,7 +176,7 @@ def test_an_alert_that_did_not_arrive_is_told_later_once() -> None:
 def test_an_alert_on_its_way_is_not_told_by_the_next_look_too(provider: str) -> None:
     """A refused turn tells it; the look that comes meanwhile waits for what becomes of that."""
 
-    async def play(scene: AuthScene) -> None:
+    async def play(scene: AuthFixture) -> None:
         scene.operator.way.clear()
         refused = asyncio.create_task(scene.watch.on_login_failed(provider))
         await scene.pass_seconds(120)
@@ -260,7 +260,7 @@ class SeenTurn(Struct, frozen=True):
     provider: str
 
 
-class HostScene:
+class HostFixture:
     """Host watch and self-heal together."""
 
     def __init__(self) -> None:
@@ -296,11 +296,11 @@ class HostScene:
 
 
 @pytest.fixture
-def scene() -> HostScene:
-    return HostScene()
+def scene() -> HostFixture:
+    return HostFixture()
 
 
-def test_all_is_well_and_nothing_is_said(scene: HostScene) -> None:
+def test_all_is_well_and_nothing_is_said(scene: HostFixture) -> None:
     """An hour of cycles without an alert or an act."""
 
     async def play() -> None:
@@ -312,12 +312,12 @@ def test_all_is_well_and_nothing_is_said(scene: HostScene) -> None:
     asyncio.run(play())
     assert (scene.operator.heard, scene.host.acts, scene.pool.acts) == ([], [], [])
     assert scene.watch.reading.telegram_reachable is True
-    # Whom the healer replaced is asked for in every one of them.
+    # The healer's replacements are asked for in every one of them.
     assert scene.pool.looked >= 60
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_three_failures_bring_the_conversation_back_once(scene: HostScene, provider: str) -> None:
+def test_three_failures_bring_the_conversation_back_once(scene: HostFixture, provider: str) -> None:
     """In the next cycle, and not again for the same three."""
 
     async def play() -> None:
@@ -332,7 +332,7 @@ def test_three_failures_bring_the_conversation_back_once(scene: HostScene, provi
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_missing_login_restarts_nothing(scene: HostScene, provider: str) -> None:
+def test_a_missing_login_restarts_nothing(scene: HostFixture, provider: str) -> None:
     """Its mode is entered instead."""
 
     async def play() -> None:
@@ -343,7 +343,7 @@ def test_a_missing_login_restarts_nothing(scene: HostScene, provider: str) -> No
     assert (scene.degraded, scene.pool.acts) == ([provider], [])
 
 
-def test_repeated_tool_failures_are_told(scene: HostScene) -> None:
+def test_repeated_tool_failures_are_told(scene: HostFixture) -> None:
     """And nothing else happens."""
 
     async def play() -> None:
@@ -357,7 +357,7 @@ def test_repeated_tool_failures_are_told(scene: HostScene) -> None:
 
 @pytest.mark.parametrize(("after_percent", "acts"), [(50.0, []), (99.0, ["all"])])
 def test_memory_is_looked_at_again_once_it_was_collected(
-    scene: HostScene, after_percent: float, acts: list[str]
+    scene: HostFixture, after_percent: float, acts: list[str]
 ) -> None:
     """In the same cycle; sessions go only if collecting did not help."""
     scene.host.now = HostReading(memory_percent=97)
@@ -366,8 +366,8 @@ def test_memory_is_looked_at_again_once_it_was_collected(
     assert (scene.host.acts, scene.pool.acts) == (["collect"], acts)
 
 
-def test_a_full_disk_is_told_and_cleaned_with_a_rest_between(scene: HostScene) -> None:
-    """Cleaned every five minutes at most, told every half hour."""
+def test_a_full_disk_is_told_and_cleaned_with_a_rest_between(scene: HostFixture) -> None:
+    """Cleaned every five minutes at most, reported every half hour."""
     scene.host.now = HostReading(disk_percent=95)
 
     async def play() -> None:
@@ -379,7 +379,7 @@ def test_a_full_disk_is_told_and_cleaned_with_a_rest_between(scene: HostScene) -
     assert (scene.host.acts, scene.operator.levels) == (["clean", "clean"], ["warning"])
 
 
-def test_an_act_that_fails_is_written_down_and_rests_too(scene: HostScene) -> None:
+def test_an_act_that_fails_is_written_down_and_rests_too(scene: HostFixture) -> None:
     """No loop of failing restarts; the words say what happened."""
     scene.pool.problem = ChatRefused(reason="no")
 
@@ -393,14 +393,14 @@ def test_an_act_that_fails_is_written_down_and_rests_too(scene: HostScene) -> No
     assert scene.heal.actions[0].words.startswith("failed: ")
 
 
-def test_a_runaway_goes_through_the_gate(scene: HostScene) -> None:
-    """By its conversation; nobody is signalled from here."""
+def test_a_runaway_goes_through_the_gate(scene: HostFixture) -> None:
+    """By its conversation; the monitor itself signals no process."""
     scene.host.found = (Hog(A, "pid 7", 100, 600, 5),)
     asyncio.run(scene.watch.check())
     assert scene.pool.acts == [f"{A} even busy"]
 
 
-def test_a_busy_process_of_whose_turn_something_is_heard_is_only_told(scene: HostScene) -> None:
+def test_a_busy_process_of_whose_turn_something_is_heard_is_only_told(scene: HostFixture) -> None:
     """Who takes a whole processor and answers is at work."""
     scene.host.found = (Hog(A, "pid 7", 100, 600, 5),)
     scene.pool.heard_of = frozenset({A})
@@ -413,7 +413,7 @@ def test_a_busy_process_of_whose_turn_something_is_heard_is_only_told(scene: Hos
     [(ChatFailed(reason="x"), False), (ChatRefused(reason="x"), True), (BotRejected(reason="x"), True)],
 )
 def test_telegram_is_reachable_if_it_answers_anything(
-    scene: HostScene, problem: Exception, reachable: bool
+    scene: HostFixture, problem: Exception, reachable: bool
 ) -> None:
     """A refusal is an answer."""
     scene.chat.problem = problem
@@ -422,7 +422,7 @@ def test_telegram_is_reachable_if_it_answers_anything(
     assert [alert.key for alert in scene.watch.alerts] == ([] if reachable else ["telegram"])
 
 
-def test_patterns_are_told_with_their_age(scene: HostScene) -> None:
+def test_patterns_are_told_with_their_age(scene: HostFixture) -> None:
     """For `/errors patterns`."""
 
     async def play() -> None:

@@ -1,4 +1,4 @@
-"""The host watch: what is wrong, and how often it is told."""
+"""The host rules: what is wrong, and how often it is reported."""
 
 import pytest
 
@@ -56,7 +56,7 @@ def test_one_alert_key_is_told_every_half_hour() -> None:
 
 
 def test_one_category_is_told_every_five_minutes() -> None:
-    """Ten broken containers are not ten alerts at once; each is told in its turn."""
+    """Ten broken containers are not ten alerts at once; each is reported in its turn."""
     told = Told()
     down = tuple(HostAlert(HostCategory.DOCKER, f"docker:{name}", name) for name in "abc")
     sent = []

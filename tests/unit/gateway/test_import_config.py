@@ -105,7 +105,7 @@ def test_what_is_not_understood_is_refused_with_a_line(run: Run, document: objec
 
 @pytest.mark.parametrize("document", [{}, {"conversation": {}}, {"x\n\x1b[31my": 1}])
 def test_a_file_that_sets_nothing_says_so(run: Run, document: object) -> None:
-    """In one line, and without anybody's commands to a terminal."""
+    """In one line, and without terminal control sequences."""
     done = run(document)
     assert (done.exception, "sets none of the keys" in done.stderr, "\x1b" in done.output) == (
         None,

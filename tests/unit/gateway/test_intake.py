@@ -1,4 +1,4 @@
-"""Claims about what arrives from a chat: who is heard, what is an order, what is asked, and what is nothing of it."""
+"""Claims about incoming chat messages: allowed users, commands, prompts, and what is ignored."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ def test_a_stranger_is_told_nothing_and_the_operator_reads_what_to_write(
 
 
 def test_an_empty_list_hears_nobody() -> None:
-    """Nothing configured is nobody allowed."""
+    """Nothing configured means no user is allowed."""
 
     def world() -> GatewayParts:
         parts = GatewayParts()
@@ -69,7 +69,8 @@ def test_an_empty_list_hears_nobody() -> None:
     ],
 )
 def test_a_command_for_another_bot_is_not_ours(order: str, own_name: str, *, obeyed: bool) -> None:
-    """In a group everybody reads it; nothing is stopped and nothing said. Before our name is known it is taken."""
+    """In a group every bot reads it; nothing is stopped and nothing is sent. Before the bot's name is known
+    it is accepted."""
 
     async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.bot_name = own_name
@@ -148,7 +149,7 @@ def test_a_store_that_refuses_one_of_a_batch_loses_none_of_it() -> None:
 
 
 def test_what_was_kept_though_the_store_said_no_is_begun_all_the_same() -> None:
-    """In doubt the rows may be there: that they are is no sign that somebody has begun them."""
+    """The rows may exist despite the error: their existence is no sign that they were begun."""
 
     async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         keep, doubts = parts.store.save_new_notes, [1]
@@ -168,7 +169,7 @@ def test_what_was_kept_though_the_store_said_no_is_begun_all_the_same() -> None:
 
 
 def test_an_order_that_the_store_refuses_is_said_to_be_undone() -> None:
-    """Whoever gave it knows that it has to be given again."""
+    """The user learns that it has to be sent again."""
 
     async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.chat.write(message(1, "one"))
@@ -213,7 +214,7 @@ def test_a_chat_in_trouble_is_asked_again_and_said_once(
 
 
 def test_two_that_read_the_same_updates_get_out_of_each_others_way(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever arrives in between, one is driven away less and less often, and says why until nobody does it any more."""
+    """Whatever arrives in between, one backs off more and more, and reports why until the conflict ends."""
 
     async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         for number in range(1, 30):
@@ -289,7 +290,7 @@ def test_a_question_is_answered_by_a_button(choice: str, reply: PermissionReply)
 def test_only_who_asked_or_an_admin_answers_a_question(
     user_id: int, admins: set[int], answers: list[tuple[str, PermissionReply]]
 ) -> None:
-    """In a group everybody sees the buttons; somebody else's press changes nothing and is told why."""
+    """In a group all members see the buttons; another member's press changes nothing and gets the reason."""
 
     async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.heard_users, parts.admins = {42, 43}, admins
@@ -329,7 +330,7 @@ def test_an_answer_that_the_agent_did_not_get_is_not_said_to_be_given(
 
 
 def test_an_expired_question_is_denied_until_the_agent_knows() -> None:
-    """A full input, say: the agent waits for its answer, and nobody may think that it has one."""
+    """For example a full input: the agent waits for its answer, and the chat must not say that it has one."""
 
     async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         await asked(parts)
@@ -343,7 +344,7 @@ def test_an_expired_question_is_denied_until_the_agent_knows() -> None:
 
 
 def test_a_choice_that_was_not_offered_is_forged() -> None:
-    """Nobody can allow for a session what nobody can tell from other calls."""
+    """A call that cannot be told from others cannot be allowed for a session."""
 
     async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         name = await asked(parts, question=PermissionAsked("q1", "Bash", "touch x"))
@@ -356,7 +357,7 @@ def test_a_choice_that_was_not_offered_is_forged() -> None:
 
 
 def test_what_is_allowed_for_a_session_is_not_for_the_one_after_it() -> None:
-    """A healer may have begun another one before somebody pressed."""
+    """A healer may have started another session before the press."""
 
     async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         name = await asked(parts)
@@ -369,7 +370,8 @@ def test_what_is_allowed_for_a_session_is_not_for_the_one_after_it() -> None:
 
 
 def test_what_is_allowed_for_the_session_is_not_asked_again() -> None:
-    """Exactly the same call is answered at once from then on, any other is asked about, and a new session asks anew."""
+    """Exactly the same call is answered at once from then on, any other is asked about, and a new session
+    asks again."""
 
     async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         name = await asked(parts)
@@ -385,7 +387,7 @@ def test_what_is_allowed_for_the_session_is_not_asked_again() -> None:
         assert parts.sessions.answers == [("q1", PermissionReply.ALLOW), ("q2", PermissionReply.ALLOW)]
         assert len(parts.slate.questions()) == 3
         assert "covers exactly this call" in parts.slate.questions()[0]
-        # One whose whole call nobody knows can be allowed once only.
+        # A call that is not known completely can be allowed only once.
         assert [len(each) for each in parts.slate.asked()] == [3, 2]
         parts.sessions.say("tg-99-1", Ended("done", stop_reason="end_turn"))
         parts.chat.write(message(3, "/new"))
@@ -420,7 +422,7 @@ def test_a_question_nobody_answers_is_denied() -> None:
     [("deny", "Denied."), ("allow_once", "Allowed once."), ("", "Nobody answered: denied.")],
 )
 def test_a_question_says_how_it_was_answered(choice: str, said: str, *, is_over: bool) -> None:
-    """Also where it is heard that it was, or the turn's end, before the daemon has said so."""
+    """Also if the listener sees the answer, or the turn's end, before the daemon's reply."""
 
     async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         name = await asked(parts)
@@ -511,7 +513,7 @@ def test_a_question_settled_elsewhere_loses_its_buttons() -> None:
 
 
 def test_after_a_restart_a_question_is_not_asked_twice_and_its_buttons_work() -> None:
-    """The turn is heard from its beginning, the question with it; what was sent is known."""
+    """The turn is read from its beginning, with the question; the sent message is known."""
 
     async def played() -> None:
         parts = GatewayParts()

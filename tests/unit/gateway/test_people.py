@@ -1,4 +1,4 @@
-"""Claims about who is heard: the list, a one-time code, and nobody else."""
+"""Claims about allowed users: the list, a one-time code, and no others."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ RANDOM = bytes(range(16))
 WRONG = "AAAA-BBBB-CCCCC"
 
 
-class Room:
+class PeopleFixture:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.store = MemoryStore(now=lambda: self.clock.now().wall)
@@ -24,9 +24,9 @@ class Room:
         return await begin_pairing(self.store, RANDOM, self.clock.now().wall)
 
 
-def play(scene: Callable[[Room], Awaitable[None]]) -> None:
+def play(scene: Callable[[PeopleFixture], Awaitable[None]]) -> None:
     async def played() -> None:
-        await scene(Room())
+        await scene(PeopleFixture())
 
     asyncio.run(played())
 
@@ -34,7 +34,7 @@ def play(scene: Callable[[Room], Awaitable[None]]) -> None:
 def test_the_list_is_heard_and_nobody_else() -> None:
     """Messages and presses alike."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: PeopleFixture) -> None:
         assert room.people.is_allowed(message(1, user_id=42))
         assert not room.people.is_allowed(message(2, user_id=66))
         assert not room.people.is_allowed(press(3, "x", user_id=66))
@@ -45,7 +45,7 @@ def test_the_list_is_heard_and_nobody_else() -> None:
 def test_an_admin_who_is_not_heard_is_not_counted_as_one() -> None:
     """What the greeting says is what is true of them."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: PeopleFixture) -> None:
         access = Access(frozenset({42, 43}), frozenset({42, 66}))
         people = People(room.store, room.chat, room.clock, access)
         assert (people.count, people.count_of(Role.ADMIN)) == (2, 1)
@@ -54,9 +54,9 @@ def test_an_admin_who_is_not_heard_is_not_counted_as_one() -> None:
 
 
 def test_the_code_lets_one_person_in_once() -> None:
-    """They are welcomed and heard, also by the next gateway; the same code lets nobody else in."""
+    """They are welcomed and allowed, also by the next gateway; the same code admits no second person."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: PeopleFixture) -> None:
         code = await room.code()
         assert await room.people.try_pairing(message(1, code.lower(), chat_id=66, user_id=66))
         assert [text for _, text, _ in room.chat.sent] == [WELCOME]
@@ -72,7 +72,7 @@ def test_the_code_lets_one_person_in_once() -> None:
 def test_strangers_cost_tries_only_with_what_looks_like_a_code() -> None:
     """Five wrong codes close the pairing; small talk does not."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: PeopleFixture) -> None:
         code = await room.code()
         for number in range(20):
             assert not await room.people.try_pairing(message(number, "hello?", user_id=66))
@@ -87,7 +87,7 @@ def test_strangers_cost_tries_only_with_what_looks_like_a_code() -> None:
 def test_a_code_does_not_outlive_its_time_nor_count_in_public() -> None:
     """Ten minutes; and what a group can read is no secret."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: PeopleFixture) -> None:
         code = await room.code()
         assert not await room.people.try_pairing(message(1, code, chat_id=-100, user_id=66))
         assert not await room.people.try_pairing(message(2, code, user_id=66, forwarded=True))
@@ -100,7 +100,7 @@ def test_a_code_does_not_outlive_its_time_nor_count_in_public() -> None:
 def test_whoever_is_unpaired_is_heard_no_more() -> None:
     """Once the gateway has looked again."""
 
-    async def scene(room: Room) -> None:
+    async def scene(room: PeopleFixture) -> None:
         await room.people.try_pairing(message(1, await room.code(), user_id=66))
         assert await unpair(room.store, 66)
         assert not await unpair(room.store, 66)

@@ -47,7 +47,7 @@ def test_the_twenty_fifth_key_takes_the_place_of_the_one_that_was_idle_longest()
 
 
 def test_a_busy_one_is_never_evicted_and_a_new_key_waits() -> None:
-    """When all are at work the next one begins as soon as somebody is done."""
+    """If all are busy, the next one begins as soon as one is done."""
     pool: Pool[str] = Pool(PoolLimits(active_max=2))
     for number in (1, 2, 3):
         pool.add(key(number), "x")
@@ -97,7 +97,7 @@ def test_a_session_that_is_named_again_is_used_again() -> None:
 
 
 def test_one_key_works_on_one_item_at_a_time_in_order() -> None:
-    """A second item waits for the first, whoever else works."""
+    """A second item waits for the first, whatever other keys do."""
     pool: Pool[str] = Pool()
     pool.add(key(1), "a")
     pool.add(key(1), "b")
@@ -114,7 +114,7 @@ def test_one_key_works_on_one_item_at_a_time_in_order() -> None:
 
 
 def test_a_stop_drops_what_waits_and_a_restart_keeps_it() -> None:
-    """Dropped items come back to whoever has to say so."""
+    """Dropped items are returned to the caller, which reports them."""
     pool: Pool[str] = Pool()
     work(pool, 1, 0)
     work(pool, 2, 0)

@@ -62,5 +62,5 @@ def test_turns_are_run_for_each_provider(module: str) -> None:
 
 
 def test_no_excuse_outlives_its_test() -> None:
-    """Whoever renames a test renames its excuse."""
+    """A renamed test needs a renamed excuse."""
     assert ONE_IS_ENOUGH.keys() <= {each.name for module in MODULES for each in claims_of(module)}

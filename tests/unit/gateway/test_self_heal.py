@@ -1,4 +1,4 @@
-"""Self-heal: what is proposed, how often, and for whom; the same for both providers."""
+"""Self-heal: what is proposed, how often, and for which sessions; the same for both providers."""
 
 import pytest
 
@@ -79,13 +79,13 @@ def test_three_of_a_kind_in_ten_minutes_restart_the_conversation(pattern: str, p
 
 
 def test_failures_of_different_kinds_are_no_pattern() -> None:
-    """Three different troubles are three."""
+    """Three different problems are three."""
     mixed = (*failed("timeout", 1), *failed("unknown", 2), *failed("process_crash", 3))
     assert propose(Signals(mixed), {}, NOW) == ()
 
 
 def test_an_unknown_conversation_means_all_of_them() -> None:
-    """And then nobody is brought back twice."""
+    """And then no session is brought back twice."""
     failures = (*failed("unknown", 1, 2), *failed("unknown", 3, key=None), *failed("timeout", 1, 2, 3))
     assert kinds(propose(Signals(failures), {}, NOW)) == [(HealKind.RESTART_ALL, "")]
 
@@ -123,7 +123,7 @@ def test_a_dead_or_silent_conversation_is_brought_back_alone() -> None:
 
 
 def test_memory_is_collected_first_and_sessions_go_if_that_did_not_help() -> None:
-    """Collect, look again, then everybody."""
+    """Collect, check again, then all sessions."""
     short = Signals(memory_percent=96.0)
     first = propose(short, {}, NOW)
     assert kinds(first) == [(HealKind.COLLECT_MEMORY, "")]
@@ -133,7 +133,7 @@ def test_memory_is_collected_first_and_sessions_go_if_that_did_not_help() -> Non
 
 
 def test_a_full_disk_is_cleaned() -> None:
-    """At 90 %, and not when nobody knows."""
+    """At 90 %, and not if the figure is unknown."""
     assert kinds(propose(Signals(disk_percent=90), {}, NOW)) == [(HealKind.CLEAN_FILES, "")]
     assert propose(Signals(disk_percent=89.9), {}, NOW) == ()
     assert propose(Signals(), {}, NOW) == ()
@@ -151,7 +151,7 @@ def test_a_full_disk_is_cleaned() -> None:
     ],
 )
 def test_a_runaway_is_sustained_or_eats_the_memory(hog: Hog, expected: list[tuple[HealKind, str]]) -> None:
-    """A busy moment is no runaway, and one that works is told, not ended."""
+    """A busy moment is no runaway, and one that works is reported, not ended."""
     assert kinds(propose(Signals(hogs=(hog,)), {}, NOW)) == expected
 
 

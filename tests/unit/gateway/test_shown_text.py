@@ -51,7 +51,7 @@ def test_what_is_seen_of_a_growing_text_fits_into_a_message(text: str, times: in
 
 @given(st.text(max_size=200))
 def test_nothing_that_can_be_read_is_lost(text: str) -> None:
-    """Apart from what nobody sees and what is secret, the words are the same."""
+    """Apart from invisible characters and secrets, the text is the same."""
     printable = "".join(char for char in text if char.isascii() and char.isprintable())
     assert display_text(printable) == printable.strip() or "[" in display_text(printable)
 

@@ -113,7 +113,7 @@ def test_what_waits_for_a_place_is_stopped_there() -> None:
 
 
 def test_all_are_stopped_also_those_in_their_first_turn() -> None:
-    """A session belongs to its conversation from its first turn on: it is told, cut short and ended like any other."""
+    """A session belongs to its conversation from its first turn on: it is interrupted and ended like any other."""
 
     async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         parts.sessions.reply = silent

@@ -49,13 +49,13 @@ def test_a_tag_behind_a_closed_block_counts() -> None:
 
 
 def test_twenty_calls_at_most() -> None:
-    """The others are neither made nor shown, and somebody is told how many they were."""
+    """The others are neither made nor shown, and the chat gets their number."""
     tagged = read_tags(f"a{POLL * (CALLS_MAX + 3)}b")
     assert (len(tagged.calls), tagged.left_out, tagged.text) == (CALLS_MAX, 3, "ab")
 
 
 def test_the_beginning_of_a_tag_is_not_shown() -> None:
-    """While it grows nobody sees half of it; what turns out to be text appears."""
+    """While it grows no half of it is shown; text that only looked like a tag appears."""
     assert shown_so_far("Here <") == "Here"
     assert shown_so_far("Here <send-fi") == "Here"
     assert shown_so_far('Here <send-file path="a<b') == "Here"

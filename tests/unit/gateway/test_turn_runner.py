@@ -65,7 +65,7 @@ def test_a_hundred_messages_in_a_second_are_answered_in_their_order() -> None:
 
 
 def test_more_than_may_wait_are_refused_with_one_sentence() -> None:
-    """What is beyond the queue's bound is told once, and what was accepted is done."""
+    """A message beyond the queue's bound gets one refusal, and accepted ones are done."""
 
     def world() -> GatewayParts:
         parts = GatewayParts()
@@ -86,7 +86,7 @@ def test_more_than_may_wait_are_refused_with_one_sentence() -> None:
 
 
 def test_conversations_do_not_wait_for_each_other_and_never_cross() -> None:
-    """Each chat and each topic has a session of its own; a silent one delays nobody."""
+    """Each chat and each topic has a session of its own; a silent one delays no other."""
 
     async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.sessions.reply = lambda prompt: (PromptTaken(),) if prompt == "hang" else _say(prompt)
@@ -226,7 +226,7 @@ def test_a_restart_leaves_work_alone_unless_it_is_the_trouble(provider: str) -> 
 
 
 def test_one_that_cannot_be_restarted_keeps_nobody_from_it(provider: str) -> None:
-    """Memory is short: the others are brought back all the same."""
+    """Memory is short: the others are still brought back."""
 
     async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         parts.sessions.reply = silent
@@ -241,7 +241,7 @@ def test_one_that_cannot_be_restarted_keeps_nobody_from_it(provider: str) -> Non
 
 @pytest.mark.parametrize("reason", ["lru_limit", "idle_ttl"])
 def test_a_session_that_could_not_be_ended_is_counted(reason: str) -> None:
-    """The daemon is away while one makes room: nobody takes its place until it was really ended; then somebody does."""
+    """The daemon is away while one makes room: its place stays taken until it was really ended."""
 
     def world() -> GatewayParts:
         parts = GatewayParts()
@@ -450,7 +450,7 @@ def test_new_begins_another_conversation() -> None:
 
 
 def test_a_silent_turn_is_proposed_for_revival_then_given_up() -> None:
-    """Nothing heard for the limit: the gate is asked once; without effect the user is told, and the turn is cut off."""
+    """No output for the limit: the gate is asked once; without effect the user gets a message, and the turn ends."""
 
     async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.sessions.reply = silent
@@ -506,7 +506,7 @@ def test_a_revived_turn_fills_the_same_message() -> None:
 
 
 def test_a_process_that_does_not_come_back_is_told() -> None:
-    """Nobody brings it back in time: one clear sentence, counted as a crash."""
+    """It is not brought back in time: one clear sentence, counted as a crash."""
 
     async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.sessions.reply = lambda _prompt: (PromptTaken(), AnswerText("half"), Gone("segmentation fault"))
@@ -522,7 +522,7 @@ def test_a_process_that_does_not_come_back_is_told() -> None:
 
 
 def test_what_the_healer_cut_short_is_waited_for() -> None:
-    """Told to go on, the next turn is the answer; if nobody tells it, what it had said is."""
+    """After the healer's prompt the next turn is the answer; without one, the text so far is."""
 
     async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         cut = Ended("in circles", interrupted=True)
@@ -578,7 +578,7 @@ def test_a_missing_login_locks_the_provider_and_is_never_shown(provider: str) ->
 
 
 def test_an_answer_that_reads_like_a_login_prompt_is_not_shown_and_locks_nobody_out(provider: str) -> None:
-    """Anybody can have a model say that: whether the login is gone is for a probe to find out."""
+    """Any user can make a model say that: a probe finds out whether the login is gone."""
     words = "Invalid API key · Fix external API key"
 
     async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
@@ -654,7 +654,7 @@ def test_a_daemon_that_is_away_is_asked_again_under_the_same_key() -> None:
 
 
 def test_a_refusal_is_told_and_an_unknown_session_begins_anew() -> None:
-    """A start that cannot be is a failure; a conversation nobody knows any more is begun again for its user."""
+    """An impossible start is a failure; for a lost conversation a new one is started for its user."""
 
     async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         missing = DaemonRefused(detail="There is no program 'claude'", problem={"code": "client-missing"})
@@ -681,7 +681,7 @@ def test_a_refusal_is_told_and_an_unknown_session_begins_anew() -> None:
 
 
 def test_a_prompt_nobody_saw_arrive_is_not_waited_for() -> None:
-    """Unverified and nothing at work, or no effect and nothing to be heard: told at once, not after the limit."""
+    """Unverified and nothing running, or no effect and no output: reported at once, not after the limit."""
 
     async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.sessions.reply = lambda _prompt: ()
@@ -695,7 +695,7 @@ def test_a_prompt_nobody_saw_arrive_is_not_waited_for() -> None:
         }
         parts.chat.write(message(1, "one", 1), message(2, "two", 2))
         await parts.clock.run_for(6)
-        # Whoever reads that it could not be asked sends it again, and it may be done already.
+        # A user who reads that it could not be asked sends it again, and it may be done already.
         assert parts.slate.answers() == [UNSURE_TEXT, NOT_BEGUN_TEXT]
 
     play(scene)
@@ -718,7 +718,7 @@ def test_a_chat_that_sent_the_bot_away_costs_nobody_else() -> None:
 
 
 def test_after_a_restart_turns_go_on_and_a_lost_one_is_told_once() -> None:
-    """What was asked is heard from its beginning; a session nobody knows any more is said to be lost."""
+    """A turn is read from its beginning; a lost session is reported as lost."""
 
     async def played() -> None:
         parts = GatewayParts()
@@ -743,7 +743,7 @@ def test_after_a_restart_turns_go_on_and_a_lost_one_is_told_once() -> None:
 
 
 def test_the_newest_answer_is_the_one_that_came_last() -> None:
-    """By time, for Telegram may number its updates anew; of its own conversation; and a question has none yet."""
+    """By time, because Telegram may restart its update numbers; of its own conversation; a question has none yet."""
 
     async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         key = message(900).place.key
@@ -761,7 +761,7 @@ def test_the_newest_answer_is_the_one_that_came_last() -> None:
 
 
 def test_old_turns_are_forgotten() -> None:
-    """After a day nobody can ask about them any more."""
+    """After a day they cannot be asked about any more."""
 
     async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         parts.chat.write(message(900))
@@ -822,7 +822,7 @@ def test_a_store_that_refuses_delays_a_turn_and_loses_nothing() -> None:
 
 
 def test_a_new_conversation_may_repeat_what_the_old_one_said() -> None:
-    """A loop is told by the answers of one conversation; /new begins without them."""
+    """Loop detection compares answers of one conversation; /new begins without them."""
     text = "This is a rather long answer that is given word for word, however often somebody says that it may go on."
 
     async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
@@ -836,7 +836,7 @@ def test_a_new_conversation_may_repeat_what_the_old_one_said() -> None:
 
 
 def test_a_stopped_turn_says_nothing_about_its_provider(provider: str) -> None:
-    """Neither a success nor a failure: the third failure opens the breaker as if nobody had stopped anything."""
+    """Neither a success nor a failure: the third failure opens the breaker as if nothing had been stopped."""
 
     async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         parts.sessions.reply = lambda prompt: (PromptTaken(),) if prompt == "long" else failing()(prompt)

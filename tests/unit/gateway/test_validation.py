@@ -140,7 +140,7 @@ def test_a_question_that_names_something_is_an_answer(text: str) -> None:
     "text", ["Here it is:\n```python\nprint(1)\n", LONG * 2 + "and then the", LONG * 2 + "first,"]
 )
 def test_what_breaks_off_is_truncated_unless_the_client_says_otherwise(text: str) -> None:
-    """An open code block or a sentence without its end; the client's own word is better than ours."""
+    """An open code block or an unfinished sentence; the client's own report takes precedence."""
     assert validate(text) is Reason.TRUNCATED
     assert validate(text, finish=Finish.COMPLETE) is None
     assert validate("Yes.", finish=Finish.CUT_SHORT) is Reason.TRUNCATED
@@ -181,7 +181,7 @@ def test_another_question_may_have_the_same_answer() -> None:
     )
     assert validate(LONG, asked="status of search?", recent=recent) is None
     assert validate(LONG, asked="why is the page slow?", recent=recent) is None
-    # Where nobody knows the questions, they count as one.
+    # If the questions are unknown, they count as one.
     assert validate(LONG, recent=Recent().after("", LONG).after("", LONG)) is Reason.LOOP
 
 

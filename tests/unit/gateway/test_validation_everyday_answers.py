@@ -199,7 +199,7 @@ def test_of_everyday_answers_at_most_one_is_withheld() -> None:
 
 
 def test_the_whole_conversation_at_once_is_no_loop() -> None:
-    """The same sample as one conversation: what was said before is held against nobody."""
+    """The same sample as one conversation: earlier answers cause no rejection."""
     recent, wrong = Recent(), []
     for asked, text in EVERYDAY:
         if validate(text, asked=asked, recent=recent, finish=Finish.COMPLETE) is not None:
@@ -216,7 +216,7 @@ def test_a_repeated_status_is_an_answer(first: str, answer: str, then: str, stat
 
 @pytest.mark.parametrize(("asked", "text", "reason"), BAD)
 def test_what_is_no_answer_is_withheld(asked: str, text: str, reason: Reason) -> None:
-    """Nothing, a client's error, a trace that nobody asked for, and nothing but not having understood."""
+    """Nothing, a client's error, an unrequested trace, and a mere failure to understand."""
     assert validate(text, asked=asked, finish=Finish.COMPLETE) is reason
 
 

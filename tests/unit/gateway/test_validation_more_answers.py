@@ -105,7 +105,7 @@ def test_of_thirty_more_everyday_answers_none_is_withheld() -> None:
 
 
 def test_of_twenty_that_are_no_answers_none_is_shown() -> None:
-    """Nothing, a client's own errors, traces nobody asked for, not having understood, halves, and a stuck agent."""
+    """Nothing, a client's own errors, unrequested traces, failures to understand, halves, and a stuck agent."""
     assert len(BAD) == 20
     missed = [
         (asked, text[:60], reason)

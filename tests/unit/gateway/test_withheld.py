@@ -13,7 +13,7 @@ TEXT = "I don't understand."
 
 
 async def rejected(parts: GatewayParts, text: str = TEXT) -> str:
-    """The choice of the button below what is said instead."""
+    """The choice of the button below the replacement text."""
     parts.heard_users = {42, 43}
     parts.sessions.reply = lambda _prompt: (PromptTaken(), Ended(text, stop_reason="end_turn"))
     parts.chat.write(message(1, "deploy it"))
@@ -76,7 +76,7 @@ def test_what_it_asks_of_the_gateway_is_not_done() -> None:
 
 
 def test_what_could_not_be_shown_is_not_lost() -> None:
-    """The message was deleted, or the bot may not edit it now: nobody reads that it was shown, and it can be tried again."""
+    """The message was deleted, or the bot may not edit it now: it is not recorded as shown, and can be tried again."""
 
     async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         choice = await rejected(parts)
@@ -109,7 +109,7 @@ def test_nothing_and_a_login_prompt_have_no_button(text: str) -> None:
 def test_what_is_rejected_for_its_words_counts_once_for_each_conversation(
     chats: tuple[int, ...], is_open: bool
 ) -> None:
-    """One chat cannot close a provider to all others; an agent that understands nobody is left alone for a while."""
+    """One chat cannot block a provider for all others; an agent that understands nothing is left alone for a while."""
 
     async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         parts.sessions.reply = lambda _prompt: (

@@ -26,7 +26,7 @@ def seats(home: Path, *chats: ChatConfig) -> Workspaces:
 
 
 def test_a_chat_without_a_table_gets_a_folder_of_its_own(tmp_path: Path) -> None:
-    """Nobody's files are next to it, and the agent is asked for everything."""
+    """Without other files next to it, and the agent asks for every permission."""
     workspace = seats(tmp_path).workspace(KEY)
     assert workspace.cwd == str(tmp_path / "chats" / "chat--100-thread-7")
     assert Path(workspace.cwd).stat().st_mode & 0o777 == 0o700

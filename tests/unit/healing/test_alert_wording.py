@@ -51,7 +51,7 @@ def test_an_alert_of_a_hub_agent_names_it_and_leads_to_it() -> None:
 
 
 def test_a_held_push_says_that_its_command_still_runs() -> None:
-    """The agent is gone, its `git push` is not: it may yet happen while somebody decides."""
+    """The agent is gone, its `git push` is not: it may yet happen before the decision."""
 
     async def scene(clinic: HealingFixture) -> None:
         process = await clinic.manage("a")
@@ -76,7 +76,7 @@ async def leave_a_tool(clinic: HealingFixture) -> Process:
 
 
 def test_no_agent_is_resumed_beside_its_command_that_could_not_be_ended() -> None:
-    """It is said once that it still runs; the session is resumed when it has ended."""
+    """One alert says that it still runs; the session is resumed when it has ended."""
 
     async def scene(clinic: HealingFixture) -> None:
         stop = clinic.living.stop
@@ -114,7 +114,7 @@ def test_a_revival_says_that_a_command_was_left_running() -> None:
 
 
 def test_a_push_that_is_over_is_not_said_to_run() -> None:
-    """Nothing was left behind: nothing is said of it."""
+    """No process is left, and the alert mentions none."""
 
     async def scene(clinic: HealingFixture) -> None:
         process = await clinic.manage("a")

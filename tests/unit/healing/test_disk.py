@@ -1,4 +1,4 @@
-"""Claims about a disk that is full: told once, also where nothing can be written, and over when there is room."""
+"""Claims about a full disk: one alert, even if nothing can be written, and resolved when there is room."""
 
 import asyncio
 
@@ -12,13 +12,13 @@ from wakeful.storage.base import Note
 from wakeful.testing.memory_store import MemoryStore
 
 
-class NoRoom(WorldError):
+class DiskFull(WorldError):
     """No space left."""
 
     code = "no-room"
 
 
-class SmallStore(MemoryStore):
+class FullStore(MemoryStore):
     """Takes nothing while it is full."""
 
     full = False
@@ -33,10 +33,10 @@ class SmallStore(MemoryStore):
 
     def _refuse(self) -> None:
         if self.full:
-            raise NoRoom
+            raise DiskFull
 
 
-class SmallRoom:
+class DiskSpace:
     """A disk with as much room as a test says."""
 
     folder = "/home/me/state"
@@ -48,12 +48,12 @@ class SmallRoom:
         return self.free
 
 
-class DiskClinic(HealingFixture):
-    """A clinic whose disk can be full."""
+class DiskFixture(HealingFixture):
+    """A fixture whose disk can be full."""
 
     def build(self) -> None:
         super().build()
-        self.room = SmallRoom()
+        self.room = DiskSpace()
         self.refused: str | None = None
         self.disk = DiskWatch(
             clock=self.clock,
@@ -67,9 +67,9 @@ class DiskClinic(HealingFixture):
 
 
 def test_a_full_disk_is_one_incident_with_one_alert_and_an_end() -> None:
-    """Told and listed although the store takes nothing; resolved when there is room again, and no earlier."""
-    store = SmallStore()
-    clinic = DiskClinic(store=store)
+    """Sent and listed although the store accepts nothing; resolved when there is room again, and no earlier."""
+    store = FullStore()
+    clinic = DiskFixture(store=store)
 
     async def scene() -> None:
         async with clinic.open():
@@ -98,8 +98,8 @@ def test_a_full_disk_is_one_incident_with_one_alert_and_an_end() -> None:
 
 
 def test_what_the_store_refuses_is_told_in_its_words() -> None:
-    """A disk that is not full but takes nothing all the same."""
-    clinic = DiskClinic()
+    """A disk that is not full but still accepts nothing."""
+    clinic = DiskFixture()
 
     async def scene() -> None:
         async with clinic.open():
@@ -113,7 +113,7 @@ def test_what_the_store_refuses_is_told_in_its_words() -> None:
 
 def test_sessions_that_fail_for_want_of_room_are_in_the_same_incident() -> None:
     """One alert for the disk and for them; it lasts until the last of them is well, too."""
-    clinic = DiskClinic()
+    clinic = DiskFixture()
 
     async def scene() -> None:
         async with clinic.open():
@@ -136,24 +136,24 @@ def test_sessions_that_fail_for_want_of_room_are_in_the_same_incident() -> None:
     assert [each.partition(" ")[0] for each in clinic.recorder.said] == ["the", "Resolved:"]
 
 
-class Unkept(FakeIssueTracker):
-    """A forge whose ledger lies on the same disk."""
+class ForgetfulIssueTracker(FakeIssueTracker):
+    """An issue tracker whose ledger is on the same disk."""
 
-    def __init__(self, store: SmallStore) -> None:
+    def __init__(self, store: FullStore) -> None:
         super().__init__()
         self._store = store
 
     async def file(self, report: IssueReport) -> FilingResult:
         if self._store.full:
-            raise NoRoom
+            raise DiskFull
         return await super().file(report)
 
 
 def test_a_full_disk_has_one_issue() -> None:
     """Filed when there is room again if it could not be before; sessions that failed because of it share it."""
-    store = SmallStore()
-    forge = Unkept(store)
-    clinic = DiskClinic(store=store, forge=forge)
+    store = FullStore()
+    forge = ForgetfulIssueTracker(store)
+    clinic = DiskFixture(store=store, forge=forge)
 
     async def scene() -> None:
         async with clinic.open():

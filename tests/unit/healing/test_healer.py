@@ -96,7 +96,7 @@ def test_another_work_has_another_budget() -> None:
 
 
 def test_a_found_session_is_told_about_and_not_touched() -> None:
-    """The alert ends with the command that hands it over."""
+    """The alert ends with the command that adopts it."""
 
     async def scene(clinic: HealingFixture) -> None:
         process = clinic.start("a")
@@ -111,7 +111,7 @@ def test_a_found_session_is_told_about_and_not_touched() -> None:
 
 
 def test_a_call_that_probably_asks_is_no_trouble() -> None:
-    """A day of it: nobody is interrupted or revived, no incident opens, and nothing is told as trouble."""
+    """For a day: no interrupt, no revival, no incident, and no alert about a problem."""
 
     async def scene(clinic: HealingFixture) -> None:
         await clinic.manage("a")
@@ -130,7 +130,7 @@ def test_a_call_that_probably_asks_is_no_trouble() -> None:
 
 
 def test_a_resume_that_failed_elsewhere_recovers_nothing() -> None:
-    """One line and one alert for the death, and no other word while it stays dead; a resume that works ends it."""
+    """One line and one alert for the death, and no more while it stays dead; a resume that works ends it."""
 
     async def scene(clinic: HealingFixture) -> None:
         process = clinic.start("a")
@@ -173,7 +173,7 @@ def test_a_call_elsewhere_holds_the_revival_until_a_person_says_yes() -> None:
 
 @pytest.mark.parametrize("command", ["git push origin main", "make test"])
 def test_a_yes_that_comes_first_is_heard(command: str) -> None:
-    """Before the healer has looked at a death at all: it is brought back at once, and nobody is asked about it."""
+    """Approved before the healer has seen the death: it is resumed at once, without a question."""
 
     async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic, command=command)
@@ -219,7 +219,7 @@ def test_an_agent_that_cannot_be_stopped_gets_no_twin() -> None:
     assert "then gave up" in told
 
 
-class SlowNotary(FakeIssueTracker):
+class SlowIssueTracker(FakeIssueTracker):
     """While it files, the world goes on."""
 
     def __init__(self, meanwhile: Callable[[], None]) -> None:
@@ -232,7 +232,7 @@ class SlowNotary(FakeIssueTracker):
 
 
 def test_whoever_lives_again_by_then_is_not_replaced() -> None:
-    """Somebody brought it back while its issue was filed: the new process is neither stopped nor started again."""
+    """A person resumed it while its issue was filed: the new process is neither stopped nor started again."""
     house: list[HealingFixture] = []
 
     def meanwhile() -> None:
@@ -245,13 +245,13 @@ def test_whoever_lives_again_by_then_is_not_replaced() -> None:
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(60)
 
-    clinic = play(scene, forge=SlowNotary(meanwhile))
+    clinic = play(scene, forge=SlowIssueTracker(meanwhile))
     assert clinic.living.acts == []
     assert written(clinic) == []
 
 
 def test_what_cannot_be_done_is_said_once_and_tried_on() -> None:
-    """Somebody unseen holds its conversation for an hour: one line, one alert; then it is revived, and that is the attempt."""
+    """An unseen process holds its conversation for an hour: one line, one alert; then it is revived, as one attempt."""
 
     async def scene(clinic: HealingFixture) -> None:
         clinic.world.marks[SESSION_VARIABLE, "claude-a"] = [Process(4242, 1, BOOT)]
@@ -278,7 +278,7 @@ def test_what_cannot_be_done_is_said_once_and_tried_on() -> None:
 
 
 def test_a_loop_gets_a_word_before_it_is_cut_short() -> None:
-    """Steered once; two minutes later interrupted and told again."""
+    """Prompted once; two minutes later interrupted and prompted again."""
 
     async def scene(clinic: HealingFixture) -> None:
         await clinic.manage("a")
@@ -307,7 +307,7 @@ def test_a_failed_turn_of_a_living_agent_goes_on_by_a_word() -> None:
 
 
 def test_many_turns_that_fail_for_one_reason_are_one_incident_and_one_alert() -> None:
-    """Six sessions without a login: one message, and nobody is touched."""
+    """Six sessions without a login: one message, and no action."""
 
     async def scene(clinic: HealingFixture) -> None:
         for name in "abcdef":
@@ -416,7 +416,7 @@ def test_the_brake_stops_revivals_that_lead_nowhere() -> None:
 
 
 def test_a_pause_stops_healing_and_its_end_lets_it_go_on() -> None:
-    """While paused nothing is done but what a person asks for, and the alert says by whom."""
+    """While paused only requests of a person are carried out, and the alert says who paused."""
 
     async def scene(clinic: HealingFixture) -> None:
         await clinic.calm.pause("ada")
@@ -559,7 +559,7 @@ def test_a_death_soon_after_other_trouble_is_told_as_a_death() -> None:
 
 
 def test_nobody_revives_what_was_only_found_or_is_well() -> None:
-    """A person's order too needs a managed session in trouble."""
+    """A person's request too needs a managed session with a problem."""
 
     async def scene(clinic: HealingFixture) -> None:
         clinic.start("a")
@@ -726,7 +726,7 @@ def test_what_was_lost_during_a_pause_is_written_down_when_it_comes_back() -> No
 
 
 def test_people_are_told_before_an_issue_is_filed() -> None:
-    """A forge that hangs delays the line in the log, which waits for its address, and no message."""
+    """An issue tracker that hangs delays the log line, which waits for its address, and no message."""
     told: list[int] = []
 
     class Slow(FakeIssueTracker):
@@ -750,7 +750,7 @@ def test_people_are_told_before_an_issue_is_filed() -> None:
 
 
 def test_whoever_lets_a_held_session_go_on_is_not_told_that_it_died() -> None:
-    """People heard that it is held; then only that it is over. Its incident says what became of it."""
+    """People got the alert that it waits for them; then only its end. Its incident has the outcome."""
 
     async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic, command="git push")

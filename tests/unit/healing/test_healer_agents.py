@@ -1,4 +1,5 @@
-"""Sessions that agents of the hub host, as the one healer treats them: by their declaration, told and held like all others."""
+"""Sessions that agents of the hub host, as the one healer treats them: by their declaration, with alerts and
+checkpoints like all others."""
 
 from collections.abc import Coroutine
 
@@ -90,7 +91,7 @@ def test_a_killed_agent_of_the_hub_is_started_and_told_what_was_cut_off() -> Non
 
 
 def test_an_agent_that_dies_again_in_the_same_work_is_given_up() -> None:
-    """The budget is the work's, whoever starts the process."""
+    """The budget belongs to the task, whichever part starts the process."""
 
     async def scene(clinic: HealingFixture) -> None:
         bot = Bot(clinic)
@@ -147,7 +148,7 @@ def test_a_call_elsewhere_holds_an_agent_until_a_person_says_yes() -> None:
 
 
 def test_an_agent_that_cannot_be_seen_is_waited_for() -> None:
-    """Nothing is tried, spent or told while its runtime is lost; then it is started."""
+    """While its runtime is lost there is no attempt, no cost and no alert; then it is started."""
 
     async def scene(clinic: HealingFixture) -> None:
         bot = Bot(clinic, AgentRecovery.WAIT)

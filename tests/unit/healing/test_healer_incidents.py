@@ -1,4 +1,4 @@
-"""Claims about incidents: who is in one, until when, what is told of it, and when it is over. Virtual time."""
+"""Claims about incidents: their members, their time, their alerts, and when they are resolved. Virtual time."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ from wakeful.testing.virtual_clock import VirtualClock
 
 
 def test_an_incident_that_was_claimed_and_never_written_goes_on() -> None:
-    """A crash between the two leaves a claim alone: whoever comes next writes it down and lists it."""
+    """A crash between the two leaves only a claim: the next daemon stores the incident and lists it."""
 
     async def scene() -> None:
         store, clock = MemoryStore(), VirtualClock()
@@ -72,7 +72,7 @@ def limit(clinic: HealingFixture, name: str, seconds: float) -> None:
 
 
 def test_a_usage_limit_with_an_end_is_one_incident_and_one_alert_that_say_it() -> None:
-    """Told once while it lasts, with its sessions and the latest end; over when they went on."""
+    """One alert while it lasts, with its sessions and the latest end; resolved when they went on."""
 
     async def scene(clinic: HealingFixture) -> None:
         for name, seconds in (("a", 3500.0), ("b", 3600.0)):
@@ -99,7 +99,7 @@ def test_a_usage_limit_with_an_end_is_one_incident_and_one_alert_that_say_it() -
 
 
 def test_what_turns_out_to_be_managed_is_told_as_that() -> None:
-    """A client that fails at once is seen before whoever started it has written that down."""
+    """A client that fails at once is seen before its start is recorded."""
 
     async def scene(clinic: HealingFixture) -> None:
         for name in "ab":
@@ -117,7 +117,7 @@ def test_what_turns_out_to_be_managed_is_told_as_that() -> None:
 
 
 def test_a_found_session_leaves_the_incident_when_its_limit_is_lifted() -> None:
-    """Going on is up to whoever runs it; the cause is over, and that is told."""
+    """Its owner continues it; the cause is over, and the end is sent."""
 
     async def scene(clinic: HealingFixture) -> None:
         clinic.start("a")
@@ -174,7 +174,7 @@ def test_stopping_a_held_session_answers_its_checkpoint() -> None:
 
 
 def test_a_found_session_that_somebody_closed_leaves_its_incident() -> None:
-    """A client that gives up by itself does so at once, and is still told; one closed later is nobody's trouble."""
+    """A client that gives up by itself does so at once, and is still reported; one closed later is no problem."""
 
     async def scene(clinic: HealingFixture) -> None:
         closed, gave_up = clinic.start("a"), clinic.start("b")
@@ -256,7 +256,7 @@ def test_what_another_daemon_lets_go_or_stops_is_heard() -> None:
 
 
 def test_a_held_session_has_one_issue() -> None:
-    """It needs a person like any other trouble; its line in the log names the issue, and it is filed once."""
+    """It needs a person like any other problem; its log line names the issue, which is filed once."""
     notary = FakeIssueTracker()
 
     async def scene(clinic: HealingFixture) -> None:
@@ -271,7 +271,7 @@ def test_a_held_session_has_one_issue() -> None:
 
 
 def test_why_of_an_idle_session_says_that_it_is_done() -> None:
-    """Nobody is told to wait for an end that has come; a managed one is given a prompt, a found one is looked at."""
+    """It does not advise to wait for a past end; a managed one can be prompted, a watched one inspected."""
 
     async def scene(clinic: HealingFixture) -> None:
         clinic.start("found")
@@ -331,7 +331,7 @@ def test_what_broke_in_the_hosts_sleep_is_one_incident() -> None:
 
 
 class Outage:
-    """A provider that answers nobody for a while: every turn that is begun fails, after the client's own retries."""
+    """A provider that gives no answers for a while: every turn that begins fails, after the client's own retries."""
 
     RETRIES_SECONDS = 180.0
     NAMES = tuple(f"s{number}" for number in range(12))
@@ -341,7 +341,7 @@ class Outage:
         self._asked_at: dict[str, float] = {}
 
     async def last_for(self, seconds: float) -> None:
-        """Everybody works, everybody fails, for so long."""
+        """All sessions work and fail, for this long."""
         for name in self.NAMES:
             await self._clinic.manage(name)
             self._clinic.fail(name)
@@ -352,7 +352,7 @@ class Outage:
                     self._clinic.hear(name, TurnFailed(self._clinic.wall(), Failure.PROVIDER, "overloaded"))
 
     async def is_over_for(self, seconds: float) -> None:
-        """Whoever asks is answered."""
+        """The provider answers this session."""
         for _ in range(int(seconds // 10)):
             await self._clinic.clock.run_for(10)
             for name in self.waiting():
@@ -388,7 +388,7 @@ def test_in_an_outage_one_goes_ahead_and_the_others_keep_their_revival() -> None
 
 
 def test_a_person_may_go_at_once_whoever_went_ahead() -> None:
-    """What waits for others waits for nobody who says so; the same where too many failed lately."""
+    """A person's request does not wait for the probe, nor for the limiter after too many failures."""
 
     async def scene(clinic: HealingFixture) -> None:
         await Outage(clinic).last_for(30)

@@ -1,4 +1,4 @@
-"""Claims about what people hear of a trouble: once, after its mute, with its outcome, and of its end when it is over."""
+"""Claims about alerts for a problem: once, after its mute, with its outcome, and with its end."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ HOUR = 3600.0
 
 
 def play(scene: Callable[[HealingFixture], Awaitable[None]], *, burst: int = 10) -> HealingFixture:
-    """Run a scene in an open clinic."""
+    """Run a scenario with an open fixture."""
     clinic = HealingFixture(burst=burst)
 
     async def run() -> None:
@@ -174,7 +174,7 @@ def test_a_cause_is_muted_as_well_as_a_code(code: str, count: int) -> None:
 
 
 def test_an_end_is_told_when_the_revival_has_held() -> None:
-    """Not within the time in which a failure would be the same trouble; by its name."""
+    """Not within the time in which a failure would be the same problem; by its name."""
 
     async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic)
@@ -234,7 +234,7 @@ def test_a_revival_is_told_when_it_is_seen_at_work() -> None:
 
 
 def test_a_person_who_stops_a_revived_session_hears_nothing_of_it() -> None:
-    """Its death was not told yet, and a person has ended it since."""
+    """No alert for its death was sent yet, and a person has ended it since."""
 
     async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic)
@@ -259,7 +259,7 @@ def test_who_is_given_up_alive_is_not_said_to_be_stopped() -> None:
 
 
 def test_an_end_is_told_by_the_next_daemon_too() -> None:
-    """What was over when the first one ended is told by the second, once."""
+    """An end that the first daemon did not send is sent by the second, once."""
 
     async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic)

@@ -1,4 +1,4 @@
-"""Claims about the plan: what is done about each trouble, in which order, and what is never done."""
+"""Claims about the plan: the action for each problem, the order, and what is never done."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -81,13 +81,13 @@ def every_situation() -> Iterator[tuple[Situation, CaseHistory]]:
 
 
 def test_observing_never_acts() -> None:
-    """In mode `observe` no trouble whatever leads to an act."""
+    """In mode `observe` no problem leads to an action."""
     steps = {plan(now, past, HealingRules(mode="observe")).step for now, past in every_situation()}
     assert steps <= {HealingStep.WAIT, HealingStep.NOTIFY}
 
 
 def test_a_found_session_is_never_touched_in_mode_mine() -> None:
-    """What was merely found is told about, and nothing else."""
+    """A watched session only causes an alert."""
     steps = {plan(now, past, MINE).step for now, past in every_situation() if not now.managed}
     assert steps <= {HealingStep.WAIT, HealingStep.NOTIFY}
 
@@ -100,7 +100,7 @@ def test_a_persons_stop_is_final() -> None:
 
 
 def test_a_pause_stops_every_act() -> None:
-    """While paused, no trouble leads to an act, a hold or giving up."""
+    """While paused, no problem leads to an action, a checkpoint or giving up."""
     steps = {plan(now, past, HealingRules(paused_by="ada")).step for now, past in every_situation()}
     assert steps <= {HealingStep.WAIT, HealingStep.NOTIFY}
 

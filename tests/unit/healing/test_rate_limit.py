@@ -1,4 +1,4 @@
-"""Claims about the brake: of those brought back within ten minutes, more than a fifth given up, and nobody is any more."""
+"""Claims about the limiter: if more than a fifth of the revivals of ten minutes was given up, no more are made."""
 
 import asyncio
 

@@ -38,7 +38,7 @@ def recoveries(clinic: HealingFixture) -> int:
 
 
 def test_a_resume_that_fails_is_no_recovery() -> None:
-    """A client that lives for two seconds and ends again leaves the incident open, and nobody is told of an end."""
+    """A client that lives for two seconds and ends again leaves the incident open, and no end is sent."""
 
     async def scene(clinic: HealingFixture) -> None:
         die_unmanaged(clinic)
@@ -150,7 +150,7 @@ def test_a_session_whose_process_is_gone_is_not_well_again() -> None:
 
 
 def test_what_nobody_sees_any_more_is_not_well_again() -> None:
-    """A finding that is gone because nobody knows whether its session runs is no recovery."""
+    """A finding that disappears because its session is unknown is no recovery."""
     case = HealingCase(
         session_id=A, work="w", project="shop", code=FindingCode.LOOP, opened_at=0.0, code_since=0.0
     )
@@ -159,7 +159,7 @@ def test_what_nobody_sees_any_more_is_not_well_again() -> None:
 
 
 def test_a_process_that_only_came_up_ends_no_problem() -> None:
-    """A silent client was replaced by a person, and the new one wrote nothing yet: its finding is gone all the same."""
+    """A person replaced a silent client, and the new one wrote nothing yet, although its finding is gone."""
     old = AgentProcess(
         Process(1, 1, BOOT), ProcessState.DEAD, Instant(1.0, 1.0), "a test", ended_at=Instant(700.0, 700.0)
     )
@@ -198,7 +198,7 @@ def test_after_an_abort_nothing_is_well_again() -> None:
 
 
 def test_an_incident_counts_each_ending_apart() -> None:
-    """Two well again, one stopped, one gone: nobody is called well who was not seen so."""
+    """Two recovered, one stopped, one gone: only those seen healthy count as recovered."""
     incident = Incident("i-1", Cause.NETWORK, "tower", 0.0, 0.0, None, (), "no route")
     for name in "abcd":
         incident = incident.with_session(subject(name).id, 0.0, name)

@@ -28,8 +28,8 @@ MISHAPS = ("hang", "die", "exit", "cut and die", "fail", "restart", "answer and 
 ENDS = {"die", "exit", "cut and die"}
 
 
-class Patient:
-    """One session of a clinic and its client, which is as its test says."""
+class SessionScript:
+    """One session of a fixture and its scripted client."""
 
     def __init__(self, kind: str, *, stop_leaves_line: bool, brief_after_seconds: float | None) -> None:
         self.name, _, self.place = kind.partition(" in ")
@@ -42,7 +42,7 @@ class Patient:
     def settle_in(self, clinic: HealingFixture) -> None:
         """Its client ends and comes up in its own manner."""
         living, stop = clinic.living, clinic.living.stop
-        # Codex without a terminal runs a process for each turn; whoever is resumed keeps its driver.
+        # Codex without a terminal runs a process for each turn; a resumed session keeps its driver.
         living.name, living.per_turn = self.driver, self.driver == "codex"
 
         async def stopped(hosting: ManagedSession) -> ActionResult:
@@ -92,8 +92,8 @@ class Patient:
             clinic.end(process.process)
 
 
-async def suffered(patient: Patient, mishaps: Sequence[str]) -> HealingFixture:
-    """The clinic after all of it; a restart of its daemon keeps what was seen outside."""
+async def suffered(patient: SessionScript, mishaps: Sequence[str]) -> HealingFixture:
+    """The fixture after all of it; a restart of its daemon keeps the observed messages."""
     clinic = HealingFixture(clock=VirtualClock())
     patient.settle_in(clinic)
     rest = list(mishaps)
@@ -139,12 +139,11 @@ def test_one_work_is_revived_once_and_given_up_once(
     kind: str, mishaps: list[str], stop_leaves_line: bool, brief_after_seconds: float | None
 ) -> None:
     """However often it hangs, dies, fails or is found idle in between, also by another daemon."""
-    patient = Patient(kind, stop_leaves_line=stop_leaves_line, brief_after_seconds=brief_after_seconds)
+    patient = SessionScript(kind, stop_leaves_line=stop_leaves_line, brief_after_seconds=brief_after_seconds)
     clinic = asyncio.run(suffered(patient, mishaps))
     revivals, give_ups, alerts, last_alerts = figures(clinic)
     assert (revivals <= 1, give_ups <= 1) == (True, True), written(clinic)
-    # Seen at work in between, it was well; what comes then is news. So is an agent that never reads why it is back, and
-    # one that somebody opened again after its end and left: that closes its incident.
+    # one that a person opened again after its end and left: that closes its incident.
     news = mishaps.count("answer and hang") + (brief_after_seconds is None) + reopenings(mishaps)
     assert alerts + last_alerts <= 1 + news, clinic.recorder.said
     assert clinic.living.acts.count("start") <= 1
@@ -154,8 +153,8 @@ def test_one_work_is_revived_once_and_given_up_once(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_person_who_asks_again_begins_other_work(kind: str) -> None:
-    """Given up, prompted anew by the person and hung once more, it is revived once more."""
-    patient = Patient(kind, stop_leaves_line=True, brief_after_seconds=5.0)
+    """Given up, prompted again by the person and hung again, it is revived once more."""
+    patient = SessionScript(kind, stop_leaves_line=True, brief_after_seconds=5.0)
 
     async def scene() -> HealingFixture:
         clinic = await suffered(patient, ["hang", "hang"])
@@ -177,7 +176,7 @@ async def poisoned(clinic: HealingFixture) -> None:
 
 
 def test_whoever_takes_the_place_of_a_conversation_has_its_budget() -> None:
-    """A conversation that fails whatever it is asked is begun anew once; the new one hangs, and is given up."""
+    """A conversation that fails at every prompt is replaced once; the new one hangs, and is given up."""
 
     async def scene(clinic: HealingFixture) -> None:
         await poisoned(clinic)
@@ -186,7 +185,7 @@ def test_whoever_takes_the_place_of_a_conversation_has_its_budget() -> None:
     clinic = play(scene)
     assert clinic.living.acts.count("start") == 1, written(clinic)
     assert figures(clinic)[:2] == (1, 1)
-    # Nobody saw the new one at work.
+    # The new one was never seen at work.
     assert CriticalEventKind.SESSION_RECOVERED not in [each.event for each in clinic.events]
 
 
@@ -246,14 +245,14 @@ def test_a_crash_after_a_new_conversation_was_begun_begins_no_other(is_noted: bo
     assert clinic.living.acts.count("start") == 1
     asyncio.run(next_daemon())
     assert clinic.living.acts.count("start") == 1
-    # The old conversation is over, which is told at once; the new one is given up.
+    # The old conversation is over, which is reported at once; the new one is given up.
     assert figures(clinic) == (1, 1, 1, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_restart_does_not_claim_what_a_person_did(kind: str) -> None:
     """A person cuts the revived turn short; the next daemon knows still that Wakeful had acted before."""
-    patient = Patient(kind, stop_leaves_line=False, brief_after_seconds=0.0)
+    patient = SessionScript(kind, stop_leaves_line=False, brief_after_seconds=0.0)
 
     async def scene() -> HealingFixture:
         clinic = await suffered(patient, ["hang", "a minute"])
@@ -271,7 +270,7 @@ def test_a_restart_does_not_claim_what_a_person_did(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_agent_that_ends_before_it_reads_why_it_was_revived_is_given_up(kind: str) -> None:
     """Its log ends with the turn that Wakeful cut short: no finding says that its work was lost, the budget does."""
-    patient = Patient(kind, stop_leaves_line=True, brief_after_seconds=None)
+    patient = SessionScript(kind, stop_leaves_line=True, brief_after_seconds=None)
     clinic = asyncio.run(suffered(patient, ["hang", "die", "a minute", "restart", "a minute"]))
     assert figures(clinic) == (1, 1, 0, 1)
 
@@ -279,7 +278,7 @@ def test_an_agent_that_ends_before_it_reads_why_it_was_revived_is_given_up(kind:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_revival_of_which_nothing_is_seen_is_told_once(kind: str) -> None:
     """The agent lives and its log never shows why it is back: people wait for what comes of it, and not for ever."""
-    patient = Patient(kind, stop_leaves_line=True, brief_after_seconds=None)
+    patient = SessionScript(kind, stop_leaves_line=True, brief_after_seconds=None)
     clinic = asyncio.run(suffered(patient, ["hang", *["a minute"] * 10, "restart"]))
     assert figures(clinic) == (1, 0, 0, 0)
     clinic = asyncio.run(suffered(patient, ["hang", *["a minute"] * 10, "restart", *["a minute"] * 10]))

@@ -1,4 +1,4 @@
-"""Rounds: a session that cannot be treated is said once and met less and less often."""
+"""The treatment schedule: a session that cannot be treated is logged once and tried less and less often."""
 
 import asyncio
 import logging

@@ -221,7 +221,7 @@ def test_the_operators_file_comes_before_the_agents_own(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_no_system_has_holds_no_file(tmp_path: Path) -> None:
-    """An agent's log says where it works, and may say anything."""
+    """An agent's log names its folder, and may name anything."""
     assert first_stamp(candidates(str(tmp_path), "fox", "/tmp/a\0b")) is None
 
 

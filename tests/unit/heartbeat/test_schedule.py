@@ -117,7 +117,7 @@ def test_who_waited_longest_is_woken_first(tmp_path: Path) -> None:
 
 
 def test_one_who_is_slow_to_take_a_prompt_keeps_nobody_waiting(tmp_path: Path) -> None:
-    """Whoever is due is woken at once, beside the others."""
+    """Due agents are woken at once, in parallel."""
 
     async def scene(house: HeartbeatFixture) -> None:
         for agent in ("ant", "bee"):
@@ -136,7 +136,7 @@ def test_one_who_is_slow_to_take_a_prompt_keeps_nobody_waiting(tmp_path: Path) -
 
 
 def test_nobody_is_woken_while_paused(tmp_path: Path) -> None:
-    """The schedule waits; a person who asks by hand is heard."""
+    """The schedule waits; a manual wake is sent."""
 
     async def scene(house: HeartbeatFixture) -> None:
         await fox(house)
@@ -149,7 +149,7 @@ def test_nobody_is_woken_while_paused(tmp_path: Path) -> None:
 
 
 def test_a_schedule_outlives_a_store_that_refuses(tmp_path: Path) -> None:
-    """One agent's trouble is not another's."""
+    """A failure for one agent does not affect another."""
 
     async def scene(house: HeartbeatFixture) -> None:
         name = await fox(house)

@@ -1,4 +1,4 @@
-"""Claims about waking: who is told what, who is refused before any work and why, and who is meant by a name."""
+"""Claims about wakes: their prompts, refusals before any work with their reasons, and which session a name means."""
 
 import asyncio
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def order(number: int, *, project: str = "", session_id: SessionId | None = None
 
 
 def test_a_prompt_says_what_its_file_wants_to_be_told(tmp_path: Path) -> None:
-    """Who it is, how it is, which work it holds and what waits for it: facts, and nobody's words."""
+    """Its name, health, claimed tasks and waiting tasks: facts, and no text of others."""
 
     async def scene(house: HeartbeatFixture) -> None:
         name = await fox(house, EVERYTHING)
@@ -192,7 +192,7 @@ SCENES: dict[str, tuple[Scene, IneligibilityReason]] = {
 
 @pytest.mark.parametrize("name", SCENES)
 def test_a_refusal_has_its_reason_and_no_effect(name: str, tmp_path: Path) -> None:
-    """Refused before any work: nobody was spoken to, and the decision stands in the store with its reason."""
+    """Refused before any work: no prompt was sent, and the decision is in the store with its reason."""
     begin, reason = SCENES[name]
 
     async def scene(house: HeartbeatFixture) -> None:
@@ -242,7 +242,7 @@ def test_the_most_recently_active_session_is_meant(tmp_path: Path) -> None:
 
 
 def test_a_found_session_is_woken_by_the_name_it_is_adopted_by(tmp_path: Path) -> None:
-    """Before, nobody has that name."""
+    """Before, the name is unknown."""
 
     async def scene(house: HeartbeatFixture) -> None:
         house.write_policy("fox")
@@ -258,7 +258,7 @@ def test_a_found_session_is_woken_by_the_name_it_is_adopted_by(tmp_path: Path) -
 
 @pytest.mark.parametrize("name", ["Fox", "F" * 64, "sess_123"])
 def test_whatever_a_session_may_be_called_it_is_woken_by(name: str, tmp_path: Path) -> None:
-    """Agents of the hub have small letters; `wakeful run --name` takes others, too. Before, nobody has that name."""
+    """Agents of the hub have lower-case names; `wakeful run --name` takes others, too. Before, the name is unknown."""
 
     async def scene(house: HeartbeatFixture) -> None:
         house.write_policy(name)
@@ -271,7 +271,7 @@ def test_whatever_a_session_may_be_called_it_is_woken_by(name: str, tmp_path: Pa
 
 
 def test_a_session_is_meant_by_its_id_too(tmp_path: Path) -> None:
-    """Nobody's session has one as well: a found one is not attachable, an unknown one not found, a path no id."""
+    """A watched one is not attachable, an unknown one not found, a path no id."""
     ids = [f"0b7ad3cd-16c1-4a5c-8a9b-7d1f0e2a3b{number}c" for number in range(3)]
 
     async def scene(house: HeartbeatFixture) -> None:
@@ -321,7 +321,7 @@ def test_nobody_is_looked_up_for_a_wake_that_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_prompt_given_while_the_caller_is_looked_up_goes_first(tmp_path: Path) -> None:
-    """The look takes a moment, and the prompt is in no log yet: the wake is skipped all the same."""
+    """The lookup takes a moment, and the prompt is in no log yet: the wake is still skipped."""
 
     async def scene(house: HeartbeatFixture) -> None:
         name = await fox(house)

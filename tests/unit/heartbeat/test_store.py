@@ -43,7 +43,7 @@ def test_an_invalid_file_names_its_line_and_keeps_the_last_good_snapshot(tmp_pat
 
 
 def test_what_a_file_says_leaves_redacted_and_marked(tmp_path: Path) -> None:
-    """Its author may be an agent: a secret in it leaves by no door, and its words stand under `untrusted` alone."""
+    """Its author may be an agent: no interface shows a secret in it, and its text is only under `untrusted`."""
 
     async def scene(house: HeartbeatFixture) -> None:
         secret = "sk-ant-api03-" + "B" * 80
@@ -61,7 +61,7 @@ def test_what_a_file_says_leaves_redacted_and_marked(tmp_path: Path) -> None:
 
 
 def test_equal_refusals_are_one_entry_that_counts(tmp_path: Path) -> None:
-    """Whoever asks in a loop fills no disk; another reason is another entry."""
+    """A request in a loop fills no disk; another reason is another entry."""
 
     async def scene(house: HeartbeatFixture) -> None:
         name = await fox(house, QUIET_NOW)
@@ -155,7 +155,7 @@ def test_a_file_that_could_not_be_read_once_is_read_again(
 
 
 def test_a_session_of_the_hubs_is_reached_by_its_agent(tmp_path: Path) -> None:
-    """Found, it is nobody's and out of reach; told whose it is, it is managed and can be woken."""
+    """A watched session is out of reach; once its agent is known, it is managed and can be woken."""
 
     async def scene(house: HeartbeatFixture) -> None:
         house.start("a")

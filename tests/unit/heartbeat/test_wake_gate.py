@@ -136,7 +136,7 @@ def test_a_cycle_has_its_number_of_wakes(tmp_path: Path) -> None:
 
 
 def test_a_restart_begins_no_new_cycle(tmp_path: Path) -> None:
-    """Whoever was woken before it counts until the cycle is over."""
+    """Earlier wakes count until the cycle is over."""
 
     async def scene(house: HeartbeatFixture) -> None:
         for agent in ("ant", "bee", "cat"):
@@ -158,7 +158,7 @@ def test_a_restart_begins_no_new_cycle(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
 def test_a_clock_that_jumps_moves_no_cooldown(jump: float, tmp_path: Path) -> None:
-    """Cooldowns count seconds that passed; what the wall clock was set to is nobody's cooldown."""
+    """Cooldowns count seconds that passed; setting the wall clock changes none."""
 
     async def scene(house: HeartbeatFixture) -> None:
         name = await fox(house)
@@ -288,7 +288,7 @@ def test_a_session_outlives_what_is_kept_of_its_wakes(
 
 
 def test_names_that_nobody_has_fill_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks for ever new ones drives out the oldest decisions, never what a session cools by."""
+    """Requests with ever new names drop the oldest decisions, never those that a cooldown counts from."""
     monkeypatch.setattr(wake_audit, "ENTRIES_MAX", 10)
 
     async def scene(house: HeartbeatFixture) -> None:

@@ -63,7 +63,7 @@ def test_in_and_out_again(
 
 
 def test_what_others_wrote_meanwhile_stays() -> None:
-    """A client that wrote its settings anew, in its own spelling, loses our lines and nothing else."""
+    """A client that rewrote its settings, in its own formatting, loses only Wakeful's lines."""
     spliced = json.loads(with_hooks('{"hooks": {"Stop": []}, "model": "opus"}', "claude", COMMAND))
     spliced["hooks"]["Stop"].append(THEIRS)
     spliced["hooks"]["SessionEnd"][0]["hooks"].insert(0, THEIRS["hooks"][0])
@@ -91,12 +91,12 @@ def test_what_others_wrote_meanwhile_stays() -> None:
     ],
 )
 def test_what_is_not_plain_is_refused(text: str) -> None:
-    """Comments, trailing commas, a name twice, hooks of another shape: nobody guesses what was meant."""
+    """Comments, trailing commas, a duplicate name, hooks of another form: nothing is guessed."""
     with pytest.raises(NotPlainJson):
         with_hooks(text, "claude", COMMAND)
 
 
 def test_a_file_of_its_own_reads_like_one_by_hand() -> None:
-    """Two spaces a level, and the text that is printed for whoever adds it by hand."""
+    """Two spaces a level, and the text that is printed for adding it by hand."""
     assert with_hooks("{}\n", "codex", COMMAND) == snippet("codex", COMMAND) + "\n"
     assert set(parse(snippet("codex", COMMAND))["hooks"]) == set(EVENTS["codex"])

@@ -1,4 +1,4 @@
-"""Claims about causes: what a client's own sentence about a failed turn says about what is wrong, and with whom."""
+"""Claims about causes: what a client's message about a failed turn says about the fault and its side."""
 
 import pytest
 

@@ -123,7 +123,7 @@ def test_events_come_oldest_first(log: Path) -> None:
 
 
 def test_a_log_that_is_not_there_has_no_events(log: Path) -> None:
-    """Nobody wrote yet: no events, nothing to archive, nothing to forget, and nothing is made."""
+    """Before the first write: no events, nothing to archive, nothing to forget, and no file is created."""
     assert (read_recent_events(path=log), archive_events(DAY, path=log), forget_events(path=log)) == (
         [],
         0,
@@ -195,7 +195,7 @@ def test_a_torn_line_is_archived_with_the_one_before_it(log: Path) -> None:
 
 
 def test_after_thirty_days_an_event_is_dropped(log: Path) -> None:
-    """What nobody archived stays a month, no longer, and leaves no gzip."""
+    """An event that was not archived stays a month, no longer, and leaves no gzip."""
     moment = now()
     write(log, "old", timestamp=moment - timedelta(days=31))
     write(log, "young", timestamp=moment - timedelta(days=29))
@@ -206,7 +206,7 @@ def test_after_thirty_days_an_event_is_dropped(log: Path) -> None:
 
 @pytest.mark.parametrize("act", [write, lambda log: read_recent_events(path=log)])
 def test_a_link_at_the_path_is_refused(log: Path, act: Any) -> None:
-    """Whoever can put a link there must not choose what we write to or read from."""
+    """A program that can put a link there must not choose what is written or read."""
     victim = log.parent.parent / "victim"
     victim.write_text("precious")
     log.parent.mkdir()
@@ -226,7 +226,7 @@ def test_what_is_no_file_is_refused(log: Path, act: Any) -> None:
 
 
 def test_a_lock_that_is_stuck_is_told(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever holds the log for ever delays us until a deadline, and no longer."""
+    """A process that holds the log forever delays a write until a deadline, and no longer."""
     monkeypatch.setattr(whole_lines, "LOCK_SECONDS_MAX", 0.05)
     with whole_lines.lock_file(log), pytest.raises(LogBusy):
         write(log)
@@ -277,7 +277,7 @@ def test_details_of_any_kind_are_written(log: Path) -> None:
 def test_reasons_have_the_documented_words(
     code: FindingCode | str, amount: dict[str, Any], reason: str
 ) -> None:
-    """Three findings are told with their number, every other one by its code."""
+    """Three findings are written with their number, every other one by its code."""
     assert reason_of(code, **amount) == reason
 
 

@@ -1,4 +1,5 @@
-"""Reports that could not be filed: kept across restarts, said once, and filed when the forge works again."""
+"""Reports that could not be filed: stored across restarts, reported once, and filed when the issue tracker
+works again."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,8 +15,8 @@ def report(project: str = "shop", reason: str = "silent") -> IssueReport:
     return IssueReport(project, SessionId("claude-1"), reason, "", 60.0)
 
 
-class ScriptedForge:
-    """Files everything while it works, and remembers what it was given."""
+class ScriptedIssueTracker:
+    """Files everything while it works, and records it."""
 
     def __init__(self) -> None:
         self.works = False
@@ -32,11 +33,11 @@ class ScriptedForge:
         )
 
 
-class Scene:
+class IssuesFixture:
     """The service with everything it tells."""
 
     def __init__(self) -> None:
-        self.forge = ScriptedForge()
+        self.forge = ScriptedIssueTracker()
         self.store = MemoryStore()
         self.clock = VirtualClock()
         self.told: list[str] = []
@@ -67,7 +68,7 @@ class Scene:
 def test_a_forge_that_is_down_is_said_once_and_tried_again() -> None:
     """Three failures are one word to a person; the newest report of each project is filed later, after a restart too."""
 
-    async def scene(at: Scene) -> None:
+    async def scene(at: IssuesFixture) -> None:
         await at.issues.file(report())
         await at.issues.file(report(reason="loop"))
         await at.issues.file(report("bank"))
@@ -85,35 +86,35 @@ def test_a_forge_that_is_down_is_said_once_and_tried_again() -> None:
         await at.issues.file(report())
         assert at.told == ["down", "works again", "down"]
 
-    asyncio.run(scene(Scene()))
+    asyncio.run(scene(IssuesFixture()))
 
 
 def test_what_is_filed_is_owed_no_more() -> None:
-    """A new trouble of the project that gets its issue settles the old one."""
+    """A new problem of the project that gets its issue settles the old one."""
 
-    async def scene(at: Scene) -> None:
+    async def scene(at: IssuesFixture) -> None:
         await at.issues.file(report())
         at.forge.works = True
         assert (await at.issues.file(report())).words == "filed"
         assert (await at.issues.retry(), at.late) == (0, [])
 
-    asyncio.run(scene(Scene()))
+    asyncio.run(scene(IssuesFixture()))
 
 
 def test_a_project_nobody_files_for_is_no_trouble() -> None:
-    """Without a repository nothing is owed and nobody is told."""
+    """Without a repository nothing is pending and no alert is sent."""
 
-    async def scene(at: Scene) -> None:
+    async def scene(at: IssuesFixture) -> None:
         assert (await at.issues.file(report("nobody's"))).url is None
         assert (at.told, await at.store.notes(PENDING_KIND)) == ([], [])
 
-    asyncio.run(scene(Scene()))
+    asyncio.run(scene(IssuesFixture()))
 
 
 def test_it_tries_again_by_itself() -> None:
     """Every ten minutes, in the clock's time."""
 
-    async def scene(at: Scene) -> None:
+    async def scene(at: IssuesFixture) -> None:
         await at.issues.file(report())
         running = asyncio.create_task(at.issues.run())
         at.forge.works = True
@@ -122,13 +123,13 @@ def test_it_tries_again_by_itself() -> None:
         assert len(at.late) == 1
         running.cancel()
 
-    asyncio.run(scene(Scene()))
+    asyncio.run(scene(IssuesFixture()))
 
 
 def test_nobody_waits_twice_for_a_forge_that_hangs() -> None:
     """The first one spends its deadline; until it is tried again, the others go on at once and are filed later."""
 
-    async def scene(at: Scene) -> None:
+    async def scene(at: IssuesFixture) -> None:
         at.forge.takes = lambda: at.clock.advance(20.0)
         await at.issues.file(report())
         began = at.clock.now().awake
@@ -138,4 +139,4 @@ def test_nobody_waits_twice_for_a_forge_that_hangs() -> None:
         assert await at.issues.retry() == 2
         assert (await at.issues.file(report("pets"))).words == "filed"
 
-    asyncio.run(scene(Scene()))
+    asyncio.run(scene(IssuesFixture()))

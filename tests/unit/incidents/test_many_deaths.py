@@ -1,4 +1,4 @@
-"""Whether many sessions ended at once: a crowd that dies together is told apart from one that dies one by one."""
+"""Whether many sessions ended at once: sessions that die together are distinguished from those that die one by one."""
 
 from wakeful.core.ids import SessionId
 from wakeful.incidents.many_deaths import AT_ONCE_SECONDS, MANY_MIN, RETENTION_SECONDS, DeathCounter

@@ -173,7 +173,8 @@ def unfit(times: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("run", [unfit(5), [*unfit(2), LAST_LINE], [*unfit(5), LAST_LINE]])
 def test_a_run_whose_answer_never_fits_its_schema_failed(run: list[dict[str, Any]]) -> None:
-    """The client gives up after five, or as many as it was told, and only its last line says so: no death, no hang."""
+    """The client gives up after five tries, or the configured number, and only its last line says so: no
+    death, no hang."""
     gone = judged(9, ProcessState.DEAD, *run)
     assert codes(gone) == [FindingCode.TURN_FAILED]
     assert gone.findings[0].untrusted == ("Output does not match required schema: /n: must be integer",)

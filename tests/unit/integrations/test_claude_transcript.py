@@ -36,12 +36,12 @@ def assistant(*blocks: Any, stop: str | None = None, **fields: Any) -> bytes:
 
 
 def told(line: bytes) -> list[e.Event]:
-    """The events of a line, but for the one that says whose log it is."""
+    """The events of a line, except the one that identifies the log."""
     return [event for event in TranscriptReader().read(line) if not isinstance(event, e.LogOpened)]
 
 
 def test_the_first_record_says_whose_log_it_is() -> None:
-    """Conversation, folder and version are told once, and again only when one of them changes."""
+    """Conversation, folder and version come once, and again only when one of them changes."""
     reader = TranscriptReader()
     assert reader.read(user("hello"))[0] == e.LogOpened(AT, ConversationId(ID), "/home/u/proj", "2.1.197")
     assert not any(isinstance(event, e.LogOpened) for event in reader.read(user("more")))
@@ -108,7 +108,7 @@ def test_text_beside_results_is_no_prompt() -> None:
     ],
 )
 def test_text_ends_a_turn_only_if_the_record_says_so(stop: str | None, expected: e.Event) -> None:
-    """Dialects without a stop reason leave it open whether more follows; what the client says is nobody's words."""
+    """Dialects without a stop reason leave it open whether more follows; the client's own text is no answer."""
     assert told(assistant({"type": "text", "text": "hello"}, stop=stop)) == [expected]
 
 
@@ -139,7 +139,8 @@ def test_a_call_says_what_it_waits_for_and_how_long(
 
 
 def test_the_permission_mode_is_read_wherever_it_is_written() -> None:
-    """Prompts carry it, a record of its own changes it in a turn; it is told when it changes; `claude -p` asks nobody."""
+    """Prompts carry it, a record of its own changes it in a turn; an event comes when it changes; `claude -p`
+    asks no questions."""
     reader = TranscriptReader()
     modes = [
         user("hi", permissionMode="default", entrypoint="cli"),
@@ -225,7 +226,7 @@ def test_what_goes_on_is_read_from_the_results_own_fields(result: Any, task: str
     ],
 )
 def test_a_call_that_ends_a_task_or_finds_it_over_tells_of_it(result: Any, task: str) -> None:
-    """No notification follows what an agent ended itself or was told about."""
+    """No notification follows for a task that the agent ended itself or saw ended."""
     told_of = told(user([{"type": "tool_result", "tool_use_id": "t1", "content": "x"}], toolUseResult=result))
     assert [event.task for event in told_of if isinstance(event, e.TaskEnded)] == ([task] if task else [])
 
@@ -451,7 +452,7 @@ def test_a_boundary_is_where_nothing_before_matters(line: bytes, expected: bool)
 
 
 def test_hooks_of_a_sessions_start_are_no_turn() -> None:
-    """They run before anybody asked for anything; those of a call are its progress."""
+    """They run before the first prompt; those of a call are its progress."""
     assert told(record("progress", data={"type": "hook_progress", "hookEvent": "SessionStart"})) == []
     assert told(record("progress", data={"type": "hook_progress", "hookEvent": "PreToolUse"})) == [
         e.Progressed(AT)

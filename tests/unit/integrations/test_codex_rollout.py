@@ -57,7 +57,7 @@ def test_a_fork_keeps_its_own_name() -> None:
 
 
 def test_every_turn_tells_the_folder() -> None:
-    """A log read from its last turn on still knows where the session works, and that the model is asked."""
+    """A log read from its last turn on still has the session's folder, and that the model is asked."""
     told_of = told(line("turn_context", cwd="/home/u/proj"))
     assert told_of == [e.LogOpened(AT, cwd="/home/u/proj"), e.Progressed(AT)]
 
@@ -100,7 +100,7 @@ def test_what_a_record_does_to_the_turn(raw: bytes, expected: list[e.Event]) -> 
 
 
 def test_equal_words_have_equal_numbers_and_a_stammer_is_told() -> None:
-    """A monologue is told by them."""
+    """The numbers identify a monologue."""
     said = [{"type": "output_text", "text": "I will wait for what comes next. " * 20}]
     one, same = told(item("message", role="assistant", content=said)) * 2
     assert isinstance(one, e.Progressed)
@@ -363,7 +363,7 @@ def judged(seconds: float, sight: ProcessState, *lines: bytes) -> Verdict:
 
 
 def test_a_plan_waits_for_a_persons_yes() -> None:
-    """A turn that ends with a plan ends with a question, until the next one begins; nobody died who ends there."""
+    """A turn that ends with a plan ends with a question, until the next one begins; an end there is no death."""
     asking = judged(4000, ALIVE, STARTED, CONTEXT, PROMPT, PLAN, COMPLETE)
     assert (asking.state, asking.attention, asking.active_prompt) == (State.WAITING, Attention.PERSON, False)
     assert [(wait.kind, wait.until) for wait in asking.waits] == [(WaitKind.PERSON, None)]
@@ -378,7 +378,7 @@ def test_a_plan_waits_for_a_persons_yes() -> None:
 
 
 def test_a_command_that_a_person_typed_is_no_wait_for_the_model() -> None:
-    """`!npm run dev` opens a turn and says nothing until it ends: at work for hours, never silent, nobody's death."""
+    """`!npm run dev` opens a turn without output until it ends: at work for hours, never silent, no death."""
     running = judged(4 * 3600, ALIVE, COMPLETE, STARTED)
     assert (running.state, running.findings) == (State.PROMPTING, ())
     assert [wait.kind for wait in running.waits] == [WaitKind.TOOL]
@@ -416,7 +416,7 @@ def test_a_command_typed_into_a_thread_that_exec_began_is_a_persons() -> None:
 
 
 def test_a_summary_that_hangs_is_silent() -> None:
-    """`/compact` opens a turn that nobody is named for, and the model works in it."""
+    """`/compact` opens a turn without a prompt, and the model works in it."""
     begun = event("task_started", turn_id="t", root_turn_id="t")
     assert [wait.kind for wait in judged(5, ALIVE, COMPLETE, begun).waits] == [WaitKind.COMPACTION]
     assert [finding.code for finding in judged(700, ALIVE, COMPLETE, begun).findings] == [FindingCode.SILENT]

@@ -29,7 +29,7 @@ def tree(*lines: str) -> list[RunningProgram]:
         (["claude --model x"], CLAUDE, 1),
         (["/opt/bin/claude"], CLAUDE, 1),
         (["node /opt/claude"], CLAUDE, 1),
-        # A client that renamed itself, or an interpreter nobody knows: the pane's own program is the agent.
+        # A client that renamed itself, or an unknown interpreter: the pane's own program is the agent.
         (["something else"], CLAUDE, 1),
         (["bash -lc claude;exec", "claude", "bash -c make"], ("bash", "-lc", "claude; exec bash"), 2),
         (["-bash", "claude"], CLAUDE, 2),
@@ -58,7 +58,7 @@ def test_the_agent_in_a_pane_is_told_from_a_shell_it_left(
 
 
 def test_in_a_pane_that_is_not_the_agents_only_its_name_counts() -> None:
-    """Somebody's editor in another window is not the agent."""
+    """A person's editor in another window is not the agent."""
     assert agent_among(tree("vim notes"), CLAUDE, by_name_only=True) is None
     assert agent_among(tree("bash", "claude"), CLAUDE, by_name_only=True) is not None
 
@@ -82,7 +82,7 @@ def spec(*mounts: str, **fields: str) -> AgentSpec:
     ],
 )
 def test_a_mount_that_is_none_or_leads_to_the_engine_is_refused(mount: str) -> None:
-    """Whoever reaches the engine's socket owns the host, whichever folder it is handed in."""
+    """A process that reaches the engine's socket owns the host, whichever folder is mounted."""
     with pytest.raises(AgentRefused):
         container_body(spec(mount), 1, ADDRESS)
 
@@ -107,5 +107,5 @@ def test_an_agent_without_an_image_is_refused() -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "9" * 30])
 def test_a_label_that_is_no_epoch_is_nobodys(text: str) -> None:
-    """Anybody may put labels on containers."""
+    """Any program may put labels on containers."""
     assert epoch_of({"wakeful.epoch": text}) == 0

@@ -93,7 +93,7 @@ def test_a_marker_is_the_projects_alone() -> None:
 
 @given(HOSTILE, HOSTILE)
 def test_a_title_begins_with_the_prefix_and_is_one_line(project: str, reason: str) -> None:
-    """It can be no option, mentions nobody, and fits."""
+    """It can be no option, mentions no user, and fits."""
     title = title_of(report(project=project, reason=reason))
     assert title.startswith(f"{PREFIX} ")
     assert title.isprintable()

@@ -78,7 +78,7 @@ def test_a_command_that_was_removed_from_a_shell_started_nothing(house: Supervis
 
 
 def test_a_command_that_ran_is_not_the_prompt_that_was_to_follow_it(house: SupervisorFixture) -> None:
-    """Killed before it typed the prompt: the agent runs, and was told nothing."""
+    """Killed before the prompt was typed: the agent runs without it."""
     left_open(house, ActionKind.RESUME, at=100.0)
     process = house.holdings.get(A).process
     assert process is not None
@@ -223,7 +223,8 @@ def screen(*rows: str, column: int, row: int) -> Screen:
 def test_what_stands_in_an_input_line_is_compared_with_the_text(
     reader: InputReader, typed: str, expected: InputLineState
 ) -> None:
-    """Its beginning is told apart from the whole: after Enter was next, only the whole can be ours."""
+    """Its beginning is distinguished from the whole: once Enter is the next key, only the whole can be
+    Wakeful's text."""
     shown = (
         screen(RULE, f"{ANGLE} {typed}", RULE, column=2 + len(typed), row=1)
         if isinstance(reader, ClaudeInput)

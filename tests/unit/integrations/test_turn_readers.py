@@ -73,7 +73,8 @@ def words(told: Iterable[TurnEvent]) -> str:
 
 
 def test_words_are_heard_before_the_prompt_is_replayed() -> None:
-    """The client replays a prompt only when the first block of its answer is whole: nobody waits for that."""
+    """The client replays a prompt only when the first block of its answer is whole: the reader does not wait
+    for that."""
     hearing = ClaudeTurnReader(OURS)
     hearing.on_caught_up()
     assert heard(hearing, [RUNNING, *block("Once upon")]) == [PromptTaken(), AnswerText("Once upon")]
@@ -91,7 +92,7 @@ def test_an_old_turn_is_not_heard_again() -> None:
 
 
 def test_the_turn_that_is_open_is_taken_for_ours_until_its_prompt_says_otherwise() -> None:
-    """Somebody else's turn is given back as soon as it is known, and ours is heard from its own beginning."""
+    """Another turn is withdrawn as soon as it is recognised, and this one is read from its own beginning."""
     hearing = ClaudeTurnReader(OURS)
     assert heard(hearing, [*turn("a", "old"), RUNNING, *block("not ")]) == []
     assert hearing.on_caught_up() == [PromptTaken(), AnswerText("not ")]
@@ -101,7 +102,7 @@ def test_the_turn_that_is_open_is_taken_for_ours_until_its_prompt_says_otherwise
 
 
 def test_subagents_are_not_heard() -> None:
-    """What an agent says to another one is nobody's answer; blocks of the main one are paragraphs."""
+    """Text between agents is no answer; blocks of the main agent are paragraphs."""
     inner = [*block("inner", "toolu_1"), whole("inner", "toolu_1")]
     lines = [RUNNING, *block("one"), replayed(OURS), whole("one"), *inner, *block("two"), whole("two")]
     told = heard(ClaudeTurnReader(OURS), [*lines, result("two")])
@@ -125,7 +126,7 @@ def test_a_broken_stream_is_heard_once() -> None:
 
 
 def test_questions_are_open_until_answered_withdrawn_or_over() -> None:
-    """Each is told once, redacted, and settled once, whoever answered it."""
+    """Each is reported once, redacted, and settled once, whoever answered it."""
     call = {"command": "deploy --token sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"}
 
     def asks(question_id: str) -> Line:
@@ -144,7 +145,7 @@ def test_questions_are_open_until_answered_withdrawn_or_over() -> None:
 
 
 def test_a_question_shows_the_call_and_says_what_it_does_not_show() -> None:
-    """However long the model describes it: nobody allows what they were not shown without being told so."""
+    """However long the model describes it: a person who allows it is told what is not shown."""
 
     def asked(call: Line, description: str) -> str:
         request = {"subtype": "can_use_tool", "tool_name": "Bash", "description": description, "input": call}
@@ -183,7 +184,8 @@ def test_a_failed_turn_says_why_and_is_no_answer(
 
 
 def test_what_the_healer_says_goes_on_with_the_turn() -> None:
-    """Cut short and told to go on, the same answer is heard in the next turn; somebody else's prompt is not."""
+    """Interrupted and prompted to go on, the same answer continues in the next turn; another prompt is not
+    part of it."""
     hearing = ClaudeTurnReader(OURS)
     cut = result("", terminal_reason="aborted_streaming", is_error=True, subtype="error_during_execution")
     told = heard(hearing, [RUNNING, *block("half"), replayed(OURS), whole("half"), cut, IDLE])
@@ -195,7 +197,7 @@ def test_what_the_healer_says_goes_on_with_the_turn() -> None:
 
 
 def test_a_new_process_goes_on_with_the_turn() -> None:
-    """Its file has a prompt of the healer only: heard live, and heard by whoever listens only afterwards."""
+    """Its file has only a prompt of the healer: read live, and read by a listener that comes later."""
     brief = turn("healer", "done after all", prompt="Wakeful: your process ended in the middle of your work")
     living = ClaudeTurnReader(OURS)
     heard(living, [RUNNING, *block("half"), replayed(OURS)])
@@ -215,7 +217,7 @@ def test_a_new_process_goes_on_with_the_turn() -> None:
     "line", [b"", b"{", b"[]", b"null", b'{"type": 7}', b'{"type": "result", "usage": "x"}', b"\xff\xfe"]
 )
 def test_bad_lines_tell_nothing(line: bytes) -> None:
-    """Torn, of another shape or no text at all: what comes behind them is heard."""
+    """Torn, of another form or no text at all: lines after them are read."""
     for hearing in (ClaudeTurnReader(OURS), CodexTurnReader(OURS)):
         assert list(hearing.feed(line)) == []
     claude = ClaudeTurnReader(OURS)
@@ -252,7 +254,7 @@ def test_a_failed_codex_turn_says_why() -> None:
 
 
 def test_what_the_healer_told_a_process_before_it_got_the_prompt_is_another_turn() -> None:
-    """A process that was brought back finishes the turn before first; that answer was asked for by somebody else."""
+    """A resumed process finishes the earlier turn first; that answer belongs to another prompt."""
     lines = [
         *turn("brief", "the old answer", prompt="Wakeful: go on"),
         *turn(OURS, "the new answer"),
@@ -304,7 +306,7 @@ def test_a_call_is_known_by_all_of_it_but_its_description() -> None:
 
 @pytest.mark.parametrize("is_over", [False, True])
 def test_a_prompt_that_waited_behind_another_turn_is_unread_when_its_process_ends(is_over: bool) -> None:
-    """What the next process goes on with is that other turn: its answer is nobody's answer here."""
+    """The next process continues that other turn, whose answer belongs to another prompt."""
     hearing = ClaudeTurnReader(OURS)
     hearing.on_prompt_given()
     hearing.on_caught_up()
@@ -316,7 +318,7 @@ def test_a_prompt_that_waited_behind_another_turn_is_unread_when_its_process_end
 
 
 def test_a_prompt_that_was_begun_when_its_process_ended_goes_on_in_the_next() -> None:
-    """Also one that was not replayed yet, behind a turn of somebody else."""
+    """Also one that was not replayed yet, behind another turn."""
     hearing = ClaudeTurnReader(OURS)
     hearing.on_prompt_given()
     hearing.on_caught_up()

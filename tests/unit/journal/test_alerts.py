@@ -49,7 +49,7 @@ def test_a_silent_program_is_told_with_its_end() -> None:
 
 
 def test_what_was_settled_is_over_with_that() -> None:
-    """The silence before it is not said to end, nor the settling; a second one later is told again."""
+    """No end is sent for the silence before it, nor for the settling; a second one later is sent again."""
 
     async def scene(clinic: HealingFixture, voice: JournalNotifier) -> None:
         for _ in range(2):

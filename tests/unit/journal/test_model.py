@@ -69,7 +69,8 @@ def test_what_another_session_did_does_not_count() -> None:
 
 
 def test_a_trace_of_an_earlier_version_is_about_the_attempt_before_it() -> None:
-    """An undoing and an abort were told without their attempt: neither is lost, and neither is the next attempt's."""
+    """An undo and an abort were recorded without their attempt: neither is lost, and neither belongs to the
+    next attempt."""
     first = trace("action.started", "ship", attempt=1, effects="remote")
     undoing = trace("recovery.undo_started", "ship", command="undo", log=".tmp/logs/ship-undo-1.out")
     assert outline(reconcile(EMPTY, [first, undoing]))[1] == {"ship": (1, StepStatus.UNDOING)}

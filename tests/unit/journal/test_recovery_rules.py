@@ -1,4 +1,4 @@
-"""The decision matrix: an answer to every question, and never a second effect elsewhere that nobody can exclude."""
+"""The decision table: an answer for all facts, and never a second remote effect that cannot be excluded."""
 
 from itertools import product
 
@@ -49,7 +49,7 @@ def test_nothing_elsewhere_is_repeated_on_a_guess() -> None:
 
 
 def test_unknown_effects_are_treated_as_remote() -> None:
-    """Whoever says nothing about effects is asked as often as who says remote."""
+    """A step without declared effects needs a person as often as a remote one."""
     for question in EVERY:
         if question.effects is StepEffects.UNKNOWN:
             remote = StepFacts(
@@ -59,7 +59,7 @@ def test_unknown_effects_are_treated_as_remote() -> None:
 
 
 def test_an_unseen_process_authorises_nothing_but_what_changes_nothing() -> None:
-    """Where nobody can tell whether it runs, only a step without effects is run again."""
+    """If it is unknown whether the process runs, only a step without effects is run again."""
     for question in EVERY:
         if question.sight is ProcessState.UNKNOWN and question.last in CUT_OFF:
             action = decide(question).course
@@ -187,7 +187,7 @@ def test_the_rows_of_the_decision_matrix(
 def test_a_living_process_is_left_ended_or_waited_for_as_declared(
     detachable: bool, orphanable: bool, on_alive: OnAlive, course: StepAction
 ) -> None:
-    """Detachable ones are left, unless they may not be orphans; the others are waited for or begun anew."""
+    """Detachable ones are left, unless they may not be orphans; the others are waited for or run again."""
     assert action_for_running(detachable=detachable, orphanable=orphanable, on_alive=on_alive) is course
 
 

@@ -208,7 +208,7 @@ def test_the_small_recordings_are_read_and_accused_of_nothing_they_did_not_say()
 
 
 def test_the_page_names_every_watcher_and_every_miss() -> None:
-    """A figure that is not reached is said on the page and to whoever runs the command."""
+    """The page and the command's output name a figure that is not reached."""
     session = planted("step repeated")
     blind = {
         name: [Recall(session.kind, [Outcome(session, found=False, why="never")])] for name in [OURS, *PEERS]
@@ -247,7 +247,7 @@ def test_a_repeat_counts_with_others_between() -> None:
 
 
 def test_an_accusation_is_shown_with_what_the_recording_says_of_it() -> None:
-    """What nobody read is said to be unread."""
+    """An unread recording is marked as unread."""
     assert "the host slept" in explanation("019f43d1-80f7", 1783556132.0, 1783556279.0)
     assert explanation("019f43d1-80f7", 1.0, 2.0) == ""
     assert explanation("nobody", 1783556132.0, 1783556279.0) == ""

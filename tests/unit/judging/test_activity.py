@@ -64,7 +64,7 @@ def test_a_prompt_written_after_what_came_of_it_begins_nothing() -> None:
 
 
 def test_a_turn_begins_with_its_prompt_whatever_was_heard_first() -> None:
-    """A stream told of the turn before its log did: everybody who looks names the same beginning, and not an earlier turn's."""
+    """A stream reported the turn before its log did: all sources name the same beginning, and not an earlier turn's."""
     late = folded([e.QuestionAnswered(2.0), e.Prompted(1.9)])
     assert late.turn_since is not None
     assert late.turn_since.wall == 1.9
@@ -196,7 +196,7 @@ def test_long_results_differ_by_length_and_ends() -> None:
 
 
 def test_the_same_answer_to_every_question_is_no_monologue() -> None:
-    """A task that ended or a heartbeat asks anew; a hook that merely sends it on does not."""
+    """The end of a task or a heartbeat asks again; a hook that merely continues does not."""
     told = [
         each for at in (1.0, 2.0, 3.0) for each in (e.Prompted(at, by_person=False), e.TurnEnded(at, words=7))
     ]
@@ -304,7 +304,7 @@ def test_the_last_turn_is_judged_like_the_whole(events: list[e.Event]) -> None:
 
 
 def _tail(reader: LogReader, lines: Sequence[bytes]) -> Activity:
-    """What an eye reads at start: backwards to the last boundary, then forwards."""
+    """What a log source reads at start: backwards to the last boundary, then forwards."""
     start = next((n for n in reversed(range(len(lines))) if reader.is_boundary(lines[n])), 0)
     return folded(event for line in lines[start:] for event in reader.read(line))
 
@@ -337,7 +337,7 @@ def test_recordings_have_boundaries_in_their_middle() -> None:
 
 
 def test_a_recording_is_never_idle_inside_a_call() -> None:
-    """An open call means that somebody works: alive, it is `prompting` or `waiting`, never `idle`."""
+    """An open call is work: alive, it is `prompting` or `waiting`, never `idle`."""
     for recording in recordings():
         activity, reader = Activity(), reader_of(recording)
         for line in lines_of(recording):
@@ -348,7 +348,7 @@ def test_a_recording_is_never_idle_inside_a_call() -> None:
 
 
 def test_a_prompt_that_a_quicker_source_overtook_begins_a_turn() -> None:
-    """The stream of a resumed client said that it is busy before its log told of the prompt: the turn has begun."""
+    """The stream of a resumed client reported busy before its log had the prompt: the turn has begun."""
     cut_short = (e.Prompted(10.0), e.TurnInterrupted(20.0))
     activity = folded([*cut_short, e.QuestionAnswered(30.5), e.Prompted(30.2, by_wakeful=True)])
     assert activity.in_turn

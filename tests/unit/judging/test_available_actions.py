@@ -119,7 +119,7 @@ def test_nobody_goes_on_inside_a_call_that_may_have_happened() -> None:
 
 
 def test_the_page_knows_the_reason_by_its_words() -> None:
-    """What a person who looked may do all the same is offered by them."""
+    """Actions that a person may still take are offered."""
     assert f'const HELD = "{INTERRUPTED_CALL}";' in (PAGE / "actions.js").read_text()
     assert f'const OBSERVING = "{OBSERVING}";' in (PAGE / "actions.js").read_text()
 
@@ -134,7 +134,7 @@ def told_by(clinic: HealingFixture) -> tuple[dict[ActionName, AvailableAction], 
 
 
 def test_a_record_does_not_offer_what_is_refused_for_a_call_elsewhere() -> None:
-    """Also while nobody has asked a person yet, in a pause: the same calls forbid the act and its offer."""
+    """Also before a checkpoint is opened, in a pause: the same calls forbid the action and its offer."""
 
     async def scene(clinic: HealingFixture) -> None:
         await clinic.calm.pause("ann")
@@ -178,7 +178,7 @@ def told_by_project(clinic: HealingFixture) -> str:
 
 
 def test_a_record_offers_nothing_that_observing_forbids() -> None:
-    """It says so as a reason, and `why` sends nobody to a command that would be declined."""
+    """The record has the reason, and `why` advises no command that would be declined."""
 
     async def scene(clinic: HealingFixture) -> None:
         clinic.mode = "observe"

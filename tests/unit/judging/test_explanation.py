@@ -97,7 +97,7 @@ def test_a_question_leads_to_its_pane() -> None:
 
 
 def test_words_of_the_agent_in_the_sentence_are_listed() -> None:
-    """Whoever reads the document knows which part of the sentence is not Wakeful's."""
+    """The document lists the parts of the sentence that are not Wakeful's."""
     answer = why([PROMPT, e.QuestionAsked(2.0, "@everyone obey")], 3.0)
     assert "`@everyone obey`" in answer.sentence
     assert answer.untrusted == ("@everyone obey",)
@@ -115,7 +115,7 @@ def test_silence_beyond_every_wait_is_said_with_its_rule() -> None:
 
 
 def test_a_death_names_the_call_and_its_orphan() -> None:
-    """Dead inside a call whose tool lives on: both are said, and resuming is advised against while it runs."""
+    """Dead inside a call whose tool still runs: both are named, and resuming is advised against while it runs."""
     runtime = held(ProcessState.DEAD, ended_at=at(8.0))
     runtime.orphans = (Orphan(Process(7, 1, "boot"), "git push origin"),)
     answer = why([PROMPT, call(2.0, "git push")], 9.0, runtime)
@@ -128,7 +128,7 @@ def test_a_death_names_the_call_and_its_orphan() -> None:
 
 
 def test_nobody_is_sent_to_resume_in_a_folder_that_is_gone() -> None:
-    """It is said, as evidence and as what has to come first."""
+    """The explanation has it as evidence and as the first thing to fix."""
     answer = why([PROMPT, call(2.0, "make")], 9.0, held(ProcessState.DEAD, ended_at=at(8.0)), place_gone=True)
     assert answer.command == INSPECT
     assert "its working directory is gone" in answer.command_text
@@ -165,7 +165,7 @@ def test_what_wakeful_was_given_is_brought_back_by_it() -> None:
 
 
 def test_what_an_agent_of_the_hub_hosted_is_brought_back_by_it() -> None:
-    """Its conversation is not offered to anybody else."""
+    """Its conversation is not offered for another start."""
     hosted = msgspec.structs.replace(SUBJECT, agent="bot")
     answer = why([PROMPT, call(2.0, "make")], 9.0, held(ProcessState.DEAD, ended_at=at(8.0)), hosted)
     assert answer.command == ("wakeful", "attach", "bot")
@@ -193,7 +193,7 @@ def test_an_agent_that_left_its_shell_behind_is_told_apart() -> None:
 
 
 def test_a_finished_turn_is_ready() -> None:
-    """Nothing is wrong, and that is said; its process gone afterwards is no death."""
+    """Nothing is wrong, and the sentence says so; a process that ends afterwards is no death."""
     answer = why([PROMPT, e.TurnEnded(20.0)], 205.0)
     assert answer.sentence == "finished 3 min ago, ready for a prompt"
     assert (answer.health, answer.fired, answer.next_change_at) == ("healthy", (), None)
@@ -222,7 +222,7 @@ def test_an_idle_client_whose_log_has_no_end_of_its_turn_is_not_called_done() ->
 
 
 def test_a_process_nobody_saw_is_unknown() -> None:
-    """Unknown is said as such, and sends to the evidence."""
+    """The sentence says unknown, and refers to the evidence."""
     answer = why([PROMPT], 9.0, RuntimeState())
     assert answer.sentence == "unknown: nobody saw its process"
     assert answer.command == INSPECT
@@ -246,7 +246,7 @@ def test_a_failed_turn_says_who_has_to_move(failure: e.Failure, words: str, comm
 
 
 def test_after_a_usage_limit_a_managed_session_goes_on_by_itself() -> None:
-    """Where nobody knows its end, and where Wakeful only watches, a person prompts it; waiting for it to be idle is no wait."""
+    """If the end is unknown, or Wakeful only watches, a person prompts it; waiting for it to be idle is no wait."""
     timed, endless = (e.TurnFailed(20.0, e.Failure.LIMIT, "sorry", until=until) for until in (900.0, None))
     by_itself = why([PROMPT, timed], 30.0, in_pane(held()), MANAGED)
     assert by_itself.command == INSPECT
@@ -326,7 +326,7 @@ HOSTILE = st.text(max_size=99) | st.text('`"{}: \\a\n\x1b\u202e', max_size=20)
 
 @given(HOSTILE, HOSTILE)
 def test_nothing_an_agent_wrote_leaves_its_backquotes(command: str, question: str) -> None:
-    """Outside of backquotes a sentence is ours, whatever a call or a client said, and it is one plain line."""
+    """Outside of backquotes a sentence is Wakeful's, whatever a call or a client wrote, and it is one plain line."""
     for answer in (
         why([PROMPT, call(2.0, f"SECRET{command}")], 9.0),
         why(

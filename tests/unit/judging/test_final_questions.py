@@ -75,7 +75,7 @@ def test_every_reader_tells_the_question() -> None:
 
 
 def test_a_question_at_the_end_of_a_turn_is_shown_beside_idle() -> None:
-    """In the record under `untrusted`, in the list and in `why`; nobody is called waiting for it."""
+    """In the record under `untrusted`, in the list and in `why`; the state stays idle, not waiting."""
     record, sentence = shown(ENDED)
     assert (record.state, record.attention, record.expected_waits) == (State.IDLE, Attention.NONE, ())
     assert record.asks is not None
@@ -104,7 +104,7 @@ def test_a_question_is_over_with_the_next_prompt_or_call(after: list[e.Event]) -
 
 
 def test_a_stopped_session_asks_nobody() -> None:
-    """Its process is gone: nobody could answer."""
+    """Its process is gone: no answer would arrive."""
     assert shown(ENDED, presence=held(ProcessState.DEAD))[0].asks is None
 
 

@@ -83,7 +83,7 @@ def test_gone_to_a_shell_in_a_live_pane_has_exited() -> None:
 
 
 def test_gone_after_text_that_may_have_been_the_last_is_not_dead() -> None:
-    """Where the log does not say that a turn ended, nobody is called dead for it."""
+    """If the log does not say that a turn ended, the session is not called dead."""
     assert judged([PROMPT, e.TextWritten(2.0)], 10.0, GONE).health is Health.HEALTHY
 
 
@@ -115,7 +115,7 @@ def test_a_probe_that_failed_is_not_a_death() -> None:
 
 
 def test_a_log_that_grows_has_a_living_writer() -> None:
-    """Seen to grow a moment ago, a session lives though no process is known; later nobody knows."""
+    """A session whose log just grew is alive without a known process; later it is unknown."""
     runtime = RuntimeState(grown_at=at(100.0))
     assert judged(WORKING, 160.0, runtime).state is State.PROMPTING
     assert judged(WORKING, 701.0, runtime).health is Health.UNKNOWN
@@ -160,7 +160,7 @@ def test_a_newer_busy_opens_a_turn_and_an_older_one_does_not() -> None:
 
 
 def test_a_wait_for_a_person_never_runs_out() -> None:
-    """Nobody is silent who waits for an answer."""
+    """A session that waits for an answer is not silent."""
     verdict = judged([PROMPT, e.QuestionAsked(2.0, "Bash")], 1e6)
     assert (verdict.state, verdict.health, verdict.next_check_at) == (State.WAITING, Health.HEALTHY, None)
 
@@ -297,7 +297,7 @@ def test_marks_of_a_turn_are_none(turn: tuple[e.Event, ...], is_drift: bool) -> 
 
 
 def test_the_worst_finding_speaks_first() -> None:
-    """Several things can be wrong at once; the gravest names the session's trouble."""
+    """Several things can be wrong at once; the gravest is named first."""
     verdict = judged([*WORKING, e.FormatDrifted(3.0, "x")], 10.0, GONE)
     assert codes(verdict) == [FindingCode.SESSION_DEAD, FindingCode.READER_DRIFT]
     assert verdict.health is Health.DEAD
@@ -318,7 +318,7 @@ def test_an_idle_session_that_only_its_log_shows_goes_stale() -> None:
 
 
 def test_a_turn_may_cost_too_much() -> None:
-    """In money only where somebody said what a token costs; what the model wrote is dearer than what it read."""
+    """In money only if prices are configured; output tokens cost more than input tokens."""
     spent = [e.Prompted(1.0), e.TokensSpent(2.0, 1_000_000, 500_000)]
     priced = Policy(
         runaway_cost_usd=Dollars(10.0),

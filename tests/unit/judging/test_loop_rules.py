@@ -46,7 +46,7 @@ def test_equal_calls_of_one_message_are_one_step_though_the_first_came_back_befo
 
 
 def test_without_message_ids_calls_with_no_result_between_them_are_one_step() -> None:
-    """Nobody asked again: the answer to the first was not there yet."""
+    """No call was repeated: the first result was not there yet."""
     pairs = [exchange(number) for number in range(8)]
     together = [*(started for started, _ in pairs), *(ended for _, ended in pairs)]
     assert not is_loop(folded(*sorted(together, key=lambda event: isinstance(event, e.CallEnded))))
@@ -108,7 +108,7 @@ def test_a_launch_is_the_same_launch_under_any_id() -> None:
     ],
 )
 def test_what_starts_something_is_no_look(command: str, starts: bool) -> None:
-    """By what its program is known to do, else by a word in it; a script nobody knows may show how something goes."""
+    """By the known effect of its program, else by a word in it; an unknown script may be a status check."""
     call = call_of("Bash", json.dumps({"command": command}).encode())
     assert starts_something("Bash", identity_of(call)) is starts
 

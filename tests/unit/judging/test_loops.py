@@ -82,7 +82,7 @@ def is_loop(results: list[bytes]) -> bool:
     ],
 )
 def test_results_that_differ_in_what_is_volatile_are_one(result: bytes) -> None:
-    """The first is compared as it came and masked only later; it counts with the others all the same."""
+    """The first is compared unmasked and masked only later; it still counts with the others."""
     assert is_loop([result % number for number in range(1, POLICY.repeats_max + 2)])
     assert not is_loop([result % number for number in range(1, POLICY.repeats_max + 1)])
 
@@ -193,7 +193,7 @@ def test_polls_are_not_remembered_among_the_calls() -> None:
 
 
 def test_words_in_a_description_do_not_make_a_poll() -> None:
-    """A command is a poll by what it does, not by what is said about it."""
+    """A command is a poll by what it does, not by its description."""
     given = {"command": "make", "description": "then sleep 5 and look again"}
     assert not call_of("Bash", msgspec.json.encode(given)).polls
     assert call_of("Bash", b'{"command": "sleep 5; cat log"}').polls
@@ -223,7 +223,7 @@ def test_a_call_that_fails_again_and_again_is_a_loop_whatever_it_says() -> None:
     ],
 )
 def test_a_look_taken_again_after_a_pause_waits(command: str, result: bytes) -> None:
-    """What goes on elsewhere is looked at again and again: that counts by time, unless nobody waits in between."""
+    """Status checks of remote work repeat: they count by time, unless there is no wait in between."""
     patient, hasty = LoopTracker(), LoopTracker()
     for number in range(40):
         called(patient, 60.0 * number, {"command": command}, result)
@@ -238,7 +238,7 @@ def test_a_look_taken_again_after_a_pause_waits(command: str, result: bytes) -> 
     [("make", b'"1 pending, 2 failed"'), ("gh pr view 7", b'"Fix the reader"'), ("make", b'"running"')],
 )
 def test_whatever_says_that_it_is_over_is_no_wait(command: str, result: bytes) -> None:
-    """A build that is started again after a pause does not wait, nor does whoever reads the same page again so soon."""
+    """A build that is started again after a pause does not wait, nor does a second read of the same page so soon."""
     tracker = LoopTracker()
     for number in range(4):
         called(tracker, 50.0 * number, {"command": command}, result)
@@ -285,7 +285,7 @@ def test_whatever_writes_is_no_read(between: str) -> None:
 
 
 def test_words_count_from_the_last_call_on() -> None:
-    """Whoever did something between the same words is no monologue, however often they were said before."""
+    """Equal texts with a call between them are no monologue, however often they occurred before."""
     tracker = LoopTracker()
     for second in range(3):
         on_text(tracker, 77, 0, at(second))

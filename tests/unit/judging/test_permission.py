@@ -149,7 +149,7 @@ NEARLY: Final[Sequence[tuple[str, Lines, Callable[[], RuntimeState], FindingCode
 
 @pytest.mark.parametrize("case", ASKING, ids=lambda case: case.name)
 def test_a_call_open_longer_than_it_can_be_probably_asks(case: Asks) -> None:
-    """Before its limit it works; from then on it waits for a person, is no trouble, and is told as a guess."""
+    """Before its limit it works; from then on it waits for a person, is no problem, and is reported as a guess."""
     if case.after:
         early = judged(case.lines, case.after - 0.5)
         assert (early.state, early.attention) == (State.PROMPTING, Attention.NONE)
@@ -181,7 +181,7 @@ def test_replay_says_the_same(case: Asks) -> None:
 def test_what_nearly_fits_is_judged_as_before(
     _name: str, lines: Lines, presence: Callable[[], RuntimeState], code: FindingCode
 ) -> None:
-    """Where nobody can be asked, or the client says what it does, a call that never returns is a wedge."""
+    """If no person can be asked, or the client reports what it does, a call that never returns is wedged."""
     for seconds in (1.0, 40.0, 160.0, 640.0):
         assert judged(lines, seconds, presence()).state is State.PROMPTING
     late = judged(lines, 700.0, presence())
@@ -221,7 +221,7 @@ def test_a_call_that_comes_back_ends_the_wait() -> None:
 
 
 def test_a_log_whose_writer_nobody_saw_is_not_guessed_about() -> None:
-    """Its processes cannot be looked for; only a call that itself asks for more is told."""
+    """Its processes cannot be found; only a call that itself asks for more is reported."""
     grows = RuntimeState(grown_at=at(160.0))
     assert judged(_BASH, 170.0, grows).state is State.PROMPTING
     assert judged(codex(ESCALATED), 170.0, grows).state is State.WAITING

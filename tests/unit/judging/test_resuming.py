@@ -1,4 +1,4 @@
-"""Claims about the advised command: it works from any folder, and people read what will run."""
+"""Claims about the advised command: it works from any folder, and people can read what will run."""
 
 import subprocess
 from pathlib import Path

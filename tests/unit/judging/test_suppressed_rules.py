@@ -144,7 +144,7 @@ def test_a_poll_inside_a_cycle_holds_the_loop_back_until_its_time() -> None:
 
 
 def test_a_wait_that_holds_a_rule_is_told_with_its_call() -> None:
-    """What was called is somebody else's text and stays apart from ours."""
+    """The call is untrusted text and is kept apart from Wakeful's."""
     events = [PROMPT, e.CallStarted(2.0, "a", "Bash", input=b'{"command":"make"}', timeout_seconds=1800.0)]
     found = held_at(events, 842.0)[FindingCode.SILENT]
     assert (found.by, found.until, found.untrusted) == (WaitKind.TOOL, at(1832.0), 'Bash {"command":"make"}')

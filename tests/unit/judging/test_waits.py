@@ -84,7 +84,7 @@ class TestBackground:
         assert verdict.next_check_at == at(602.0)
 
     def test_its_end_and_its_time_end_it(self) -> None:
-        """Told that it is over, or not seen for too long, it is waited for no more."""
+        """Reported as over, or unseen for too long, it is no longer waited for."""
         idle = [*LEFT_RUNNING, e.TurnEnded(9.0)]
         assert kinds(judged([*idle, e.TaskEnded(15.0, "b7")], 20.0)) == []
         assert kinds(judged([*idle, e.TaskEnded(15.0, "another")], 20.0)) == [WaitKind.BACKGROUND]
@@ -181,7 +181,7 @@ class TestSleep:
         assert codes(self.verdict(clock, activity)) == [FindingCode.SILENT]
 
     def test_progress_since_then_ends_it(self, clock: VirtualClock) -> None:
-        """Whoever has worked after the sleep is awake."""
+        """Work after the sleep ends the wait."""
         clock.suspend(8 * HOUR)
         clock.now()
         clock.advance(1.0)
@@ -211,7 +211,7 @@ class TestSleep:
     "presence", [held(), held(ProcessState.DEAD, ended_at=at(9.0))], ids=["alive", "gone"]
 )
 def test_a_usage_limit_is_named_with_its_end(presence: RuntimeState) -> None:
-    """Also when the program that met it is gone; once it is over nobody is silent, somebody has to prompt it."""
+    """Also when its program is gone; once it is over the session is not silent, a person has to prompt it."""
     events = [PROMPT, e.TurnFailed(2.0, e.Failure.LIMIT, "limit", until=3602.0)]
     verdict = judged(events, 10.0, presence)
     assert [(wait.kind, wait.until) for wait in verdict.waits] == [(WaitKind.LIMIT, at(3602.0))]
@@ -249,7 +249,7 @@ def test_a_cycle_with_polls_becomes_a_loop_in_time() -> None:
     ]
 
 
-class HouseWithTasks(SupervisorFixture):
+class FixtureWithTasks(SupervisorFixture):
     """Its agents have a process for every call."""
 
     alive = True
@@ -273,7 +273,7 @@ def pass_time(house: SupervisorFixture, seconds: float) -> None:
 
 def test_a_task_left_running_is_looked_for_when_its_time_is_over() -> None:
     """Its process there: it goes on. Gone: it is waited for no more."""
-    house = HouseWithTasks()
+    house = FixtureWithTasks()
     house.start("a")
     now = house.clock.now().wall
     house.hear("a", *(replace(event, at=now + event.at) for event in LEFT_RUNNING), e.TurnEnded(now + 9))

@@ -85,5 +85,5 @@ def test_the_reasons_are_the_closed_thirteen() -> None:
 
 
 def test_one_combination_alone_is_eligible() -> None:
-    """Whoever may be woken: found, ours, reachable, healthy, idle, with a policy in force and nothing against it."""
+    """Found, managed, reachable, healthy, idle, with a policy in force and no refusing rule."""
     assert [facts for facts in every_combination() if ineligibility(facts) is None] == [READY]

@@ -1,4 +1,5 @@
-"""Claims about the host as healing sees it: a death is blamed on memory only if the kernel ended somebody just then."""
+"""Claims about the host as healing sees it: a death is blamed on memory only if the kernel killed a process
+just then."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -56,7 +57,7 @@ def test_a_kill_just_now_is_told_for_a_minute(memory: Memory) -> None:
 
 
 def test_a_kill_of_yesterday_is_not_blamed_for_a_death_of_today(memory: Memory) -> None:
-    """Nobody asked in between."""
+    """There was no query in between."""
 
     async def story() -> None:
         await memory.clock.run_for(100)

@@ -122,7 +122,7 @@ def test_another_form_is_refused(output: bytes) -> None:
 
 
 def test_only_own_sockets_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No file, no link, no folder and nobody else's socket; a named one counts if it is one."""
+    """No file, no link, no folder and no foreign socket; a named one counts if it is one."""
     folder = tmp_path / f"tmux-{os.getuid()}"
     folder.mkdir()
     monkeypatch.setenv("TMUX_TMPDIR", str(tmp_path))
@@ -140,7 +140,7 @@ def test_only_own_sockets_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_folder_that_is_a_link_is_not_entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Anybody may put a link into a shared temporary folder."""
+    """Any user may put a link into a shared temporary folder."""
     real = tmp_path / "real"
     real.mkdir()
     (tmp_path / f"tmux-{os.getuid()}").symlink_to(real)

@@ -1,4 +1,5 @@
-"""Claims about who is moved out of the service's group: whoever is to outlive it, with its family, and nobody else."""
+"""Claims about processes that leave the service's control group: those that must outlive it, with their
+children, and no others."""
 
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def test_whoever_is_to_outlive_us_is_moved_with_its_family() -> None:
 
 
 def test_only_the_service_has_a_group_to_leave() -> None:
-    """In a terminal, or in a container, nobody is moved; both versions of control groups are read."""
+    """In a terminal or a container no process is moved; both versions of control groups are read."""
     mixed = "9:name=systemd:/user.slice/app.slice/wakeful.service\n0::/user.slice/app.slice/wakeful.service\n"
     assert group_of(mixed) == Path("/sys/fs/cgroup/systemd/user.slice/app.slice/wakeful.service/cgroup.procs")
     assert group_of("0::/a/wakeful.service\n") == Path("/sys/fs/cgroup/a/wakeful.service/cgroup.procs")

@@ -11,7 +11,7 @@ from wakeful.mcp.tools import DaemonQueries
 PAUSED = {"by": "ada@tower", "since": "2027-01-15T08:00:00.000Z", "reason": "moving house"}
 
 
-class Door:
+class EmptyDaemon:
     """A daemon without sessions."""
 
     def __init__(self, paused: object) -> None:
@@ -26,5 +26,5 @@ class Door:
 @pytest.mark.parametrize("paused", [PAUSED, None])
 def test_an_agents_list_says_who_paused(paused: object) -> None:
     """As every list does."""
-    questions = DaemonQueries(cast("DaemonClient", Door(paused)), (), ())
+    questions = DaemonQueries(cast("DaemonClient", EmptyDaemon(paused)), (), ())
     assert msgspec.json.decode(questions.list_sessions(None, None, None, 5, None))["paused"] == paused

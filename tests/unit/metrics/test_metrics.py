@@ -126,7 +126,7 @@ def test_whoever_asks_for_the_older_text_gets_it() -> None:
 
 
 def test_a_revival_is_counted_with_its_incident_and_its_alert() -> None:
-    """What was done, what came of it, whose cause it had and which channel told it."""
+    """The action, its outcome, the cause and the channel of its alert."""
 
     async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic)
@@ -163,7 +163,7 @@ def test_an_incident_that_goes_on_is_not_opened_twice() -> None:
 
 
 def test_a_tmux_server_that_gives_no_answer_is_a_probe_error(tmp_path: Path) -> None:
-    """A listing that failed is counted; that nobody was dead stays as it was."""
+    """A failed listing is counted; the number of deaths stays as it was."""
     holder = Process(os.getpid(), 1, BOOT)
     path = tmp_path / "s"
 

@@ -1,4 +1,4 @@
-"""Labelled cases: ours beside this folder, and the shared ones where `$WAKEFUL_CORPUS` lies beside them."""
+"""Labelled cases: those beside this folder, and the shared ones beside `$WAKEFUL_CORPUS`."""
 
 from pathlib import Path
 from typing import Final
@@ -75,7 +75,7 @@ def test_an_interruption_a_question_and_a_limit_are_heard() -> None:
 
 
 def test_equal_words_have_equal_numbers() -> None:
-    """A monologue is told by them."""
+    """The numbers identify a monologue."""
     one, same, other = read('{"t":1,"text":"a"},{"t":2,"text":"a"},{"t":3,"text":"b"}')
     assert isinstance(one, e.TextWritten)
     assert isinstance(same, e.TextWritten)
@@ -129,7 +129,7 @@ def test_a_providers_refusal_is_no_word_of_the_agent() -> None:
 
 
 def test_what_is_mentioned_before_any_prompt_opens_no_turn() -> None:
-    """Nobody waits for an answer yet."""
+    """No prompt waits for an answer yet."""
     assert read('{"t":1,"system":"session started"}') == (e.LogOpened(1.0),)
 
 

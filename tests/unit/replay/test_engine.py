@@ -46,7 +46,7 @@ def outline(outcome: ReplayOutcome) -> list[tuple[FindingCode, float, float | No
 
 
 def test_silence_begins_at_its_deadline_and_ends_with_the_next_record() -> None:
-    """An episode begins when it would have been told, between two records."""
+    """An episode begins when its alert would have been sent, between two records."""
     replay = replayed([e.Prompted(T0), e.Progressed(T0 + 1000), e.TurnEnded(T0 + 1001)])
     (outcome,) = replay.finish()
     assert outline(outcome) == [(FindingCode.SILENT, 600.0, 1000.0)]
@@ -108,7 +108,7 @@ def test_a_mark_without_a_time_does_not_hide_the_beginning() -> None:
 
 
 def test_a_log_without_any_time_is_judged_when_it_was_written() -> None:
-    """Nobody is told of a drift in 1970."""
+    """No drift is reported in 1970."""
     replay = Replay([Policy()])
     replay.feed([e.FormatDrifted(0.0, "timestamp")])
     (outcome,) = replay.finish(written=T0)
@@ -145,7 +145,7 @@ def test_a_wedge_counts_against_the_time_of_tools() -> None:
 
 
 def test_an_empty_recording_has_a_verdict() -> None:
-    """No record: nothing is known, and nothing is said."""
+    """No record: nothing is known, and nothing is reported."""
     (outcome,) = Replay([POLICY]).finish()
     assert outline(outcome) == []
     assert outcome.verdict.health is Health.UNKNOWN

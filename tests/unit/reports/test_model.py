@@ -1,4 +1,4 @@
-"""Claims about the morning report: what is counted, what is said of it, and in which order. In virtual time."""
+"""Claims about the morning report: what it counts, its wording and its order. In virtual time."""
 
 import asyncio
 from collections.abc import Callable
@@ -128,7 +128,7 @@ def test_where_git_knows_nothing_nobody_is_blamed() -> None:
 
 
 def test_a_night_nobody_watched_is_read_from_the_session() -> None:
-    """Without a daemon there is no transition: how the last turn ended is known all the same."""
+    """Without a daemon there is no transition: the end of the last turn is still known."""
     house = night()
     asyncio.run(house.store.prune(START_WALL + 1e6))
     report = reported(house, since=house.clock.now().wall - 60.0)
@@ -189,7 +189,7 @@ def test_a_turn_that_a_person_ended_with_its_agent_is_not_finished() -> None:
 
 
 def test_what_was_before_is_left_out() -> None:
-    """Only who was heard since then, or needs somebody now, is in the report."""
+    """Only sessions that were active since then, or need a person now, are in the report."""
     house = night()
     house.clock.advance(NIGHT_SECONDS)
     report = reported(house, since=house.clock.now().wall - 60.0)
@@ -371,7 +371,7 @@ def test_the_report_reads_like_this() -> None:
 
 
 def test_a_chat_gets_it_in_one_message() -> None:
-    """Without columns, who needs somebody first; a long night says how much of it is missing."""
+    """Without columns, sessions that need a person first; a long night says how much is left out."""
     house = night()
     lines = chat_text(reported(house)).splitlines()
     assert lines[0].startswith("The last ")

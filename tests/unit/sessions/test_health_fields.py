@@ -76,7 +76,7 @@ def test_a_stop_changes_state_and_attachable() -> None:
 
 
 def test_a_death_inside_a_turn_ends_its_prompt() -> None:
-    """A stop and a verdict at once: nothing is in flight where nobody is."""
+    """A stop and a verdict at once: no prompt is active without a process."""
     house = idle_house()
     house.work("a")
     process = house.roster.sessions[subject("a").id].presence.living_processes[0]
@@ -124,7 +124,7 @@ def test_a_stop_and_a_resume_are_shown_while_they_last() -> None:
 
 
 def test_an_idle_session_whose_way_is_lost_is_detached() -> None:
-    """The fourth state: alive, idle, and no way to deliver a prompt; while it works, that is what it does."""
+    """The fourth state: alive, idle, and no way to deliver a prompt; while it works, the state is that."""
     house = idle_house()
     house.driver.lost, house.path_open = True, False
     changed = changed_by(house, lambda: house.supervisor.on_action(subject("a").id))
@@ -152,7 +152,7 @@ def test_waiting_for_idle_ends_where_nobody_can_prompt() -> None:
 
 
 def test_found_sessions_are_never_detached() -> None:
-    """Nobody promised to prompt them: idle is what their owner calls them."""
+    """Wakeful does not prompt them: they are idle."""
     house = SupervisorFixture()
     house.driver.lost = True
     house.start("a")

@@ -1,4 +1,4 @@
-"""Claims about prompts that time out: a silent model is interrupted, and nobody who has a reason to be silent."""
+"""Claims about prompts that time out: a silent model is interrupted, but no session with a reason to be silent."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +22,7 @@ A = subject("a").id
 RULES = TimerRules(warning_seconds=120.0, timeout_seconds=300.0)
 
 
-class Timed:
+class TimersFixture:
     """A managed session whose prompts time out."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ def test_a_model_that_says_nothing_is_interrupted_once() -> None:
     """At the timeout and not before; supervision itself writes no record."""
 
     async def live() -> None:
-        timed = Timed()
+        timed = TimersFixture()
         await timed.begin()
         timed.house.hear("a", Prompted(timed.house._wall()))
         session = timed.house.roster.sessions[A]
@@ -71,31 +71,31 @@ def test_a_model_that_says_nothing_is_interrupted_once() -> None:
     asyncio.run(live())
 
 
-def _runs_a_tool(timed: Timed) -> None:
+def _runs_a_tool(timed: TimersFixture) -> None:
     at = timed.house._wall()
     timed.house.hear("a", Prompted(at), CallStarted(at, "c1", "Bash", input=b'{"command":"make test"}'))
 
 
-def _asks(timed: Timed) -> None:
+def _asks(timed: TimersFixture) -> None:
     timed.house.ask("a")
 
 
-def _is_treated(timed: Timed) -> None:
+def _is_treated(timed: TimersFixture) -> None:
     timed.house.hear("a", Prompted(timed.house._wall()))
     timed.treated.add(A)
 
 
-def _was_only_found(timed: Timed) -> None:
+def _was_only_found(timed: TimersFixture) -> None:
     timed.house.supervisor.manage(A, None)
     timed.house.hear("a", Prompted(timed.house._wall()))
 
 
 @pytest.mark.parametrize("begin", [_runs_a_tool, _asks, _is_treated, _was_only_found])
-def test_whoever_may_be_silent_is_left_alone(begin: Callable[[Timed], None]) -> None:
-    """A running tool, a question, healing at work, a session of somebody else's."""
+def test_whoever_may_be_silent_is_left_alone(begin: Callable[[TimersFixture], None]) -> None:
+    """A running tool, a question, healing at work, a session that is not managed."""
 
     async def live() -> None:
-        timed = Timed()
+        timed = TimersFixture()
         await timed.begin()
         begin(timed)
         timed.house.settle()
@@ -109,7 +109,7 @@ def test_whoever_moves_at_the_last_moment_is_left_alone() -> None:
     """The newest evidence is read inside the gate, and decides."""
 
     async def live() -> None:
-        timed = Timed()
+        timed = TimersFixture()
         await timed.begin()
         timed.house.hear("a", Prompted(timed.house._wall()))
         timed.house.clock.advance(300.0)

@@ -30,8 +30,8 @@ from wakeful.storage.base import Transition
 from wakeful.testing.virtual_clock import VirtualClock, settle
 
 
-class Timed:
-    """A house with timers over its prompts."""
+class TimersFixture:
+    """A fixture with timers over its prompts."""
 
     def __init__(self) -> None:
         self.house = SupervisorFixture()
@@ -54,8 +54,8 @@ class Timed:
 
 
 def test_a_silent_prompt_is_warned_of_and_times_out_once() -> None:
-    """After 15 and 30 minutes; progress begins it anew."""
-    timed = Timed()
+    """After 15 and 30 minutes; progress restarts the timers."""
+    timed = TimersFixture()
     timed.house.start("a")
     timed.house.work("a")
     timed.pass_time(14 * 60)
@@ -77,7 +77,7 @@ def test_a_silent_prompt_is_warned_of_and_times_out_once() -> None:
 
 def test_progress_is_announced_every_ten_minutes() -> None:
     """While there is some."""
-    timed = Timed()
+    timed = TimersFixture()
     timed.house.start("a")
     timed.house.work("a")
     for number in range(60):
@@ -89,7 +89,7 @@ def test_progress_is_announced_every_ten_minutes() -> None:
 
 def test_waiting_for_a_person_is_no_inactivity() -> None:
     """People sleep."""
-    timed = Timed()
+    timed = TimersFixture()
     timed.house.start("a")
     timed.house.ask("a")
     timed.pass_time(8 * 3600)
@@ -98,7 +98,7 @@ def test_waiting_for_a_person_is_no_inactivity() -> None:
 
 def test_supervision_writes_no_health() -> None:
     """Two hours of looks, warnings and a timeout: the record is the very object it was, and so are its bytes."""
-    timed = Timed()
+    timed = TimersFixture()
     timed.house.start("a")
     timed.house.work("a")
     session = timed.house.roster.sessions[subject("a").id]
@@ -113,7 +113,7 @@ def transition(old: Health | str, new: Health, *, at: float = 0.0, name: str = "
     return Transition(subject(name).id, at, "idle", "idle", str(old), new, "x", b'{"id":"x"}')
 
 
-class Hooked:
+class HookFixture:
     """A hook whose program is a list."""
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class Hooked:
         return self.problem
 
     def play(self, *steps: Transition | float) -> list[tuple[str, str]]:
-        """Let transitions happen and seconds pass; what the program was told."""
+        """Let transitions happen and seconds pass; returns the program's input."""
 
         async def run() -> None:
             running = asyncio.create_task(self.hook.run())
@@ -150,33 +150,33 @@ HEALTHY, DEGRADED, DEAD = Health.HEALTHY, Health.DEGRADED, Health.DEAD
 
 def test_the_hook_hears_transitions_only() -> None:
     """Not what was seen for the first time, and not what stayed as it was."""
-    assert Hooked().play(transition("", HEALTHY), transition(HEALTHY, HEALTHY)) == []
-    hooked = Hooked()
+    assert HookFixture().play(transition("", HEALTHY), transition(HEALTHY, HEALTHY)) == []
+    hooked = HookFixture()
     assert hooked.play(transition(HEALTHY, DEGRADED)) == [("healthy", "degraded")]
     assert hooked.told[0]["event"] == "session.health.update.after"
 
 
 def test_the_hook_is_rate_limited_for_each_session() -> None:
     """A minute of flapping is one message at its end, or none if nothing came of it; others are not held up."""
-    hooked = Hooked()
+    hooked = HookFixture()
     flapping = [transition(HEALTHY, DEGRADED), transition(DEGRADED, HEALTHY), transition(HEALTHY, DEAD)]
     told = hooked.play(*flapping, transition(HEALTHY, DEGRADED, name="other"), 30.0, 31.0)
     assert told == [("healthy", "degraded"), ("healthy", "degraded"), ("degraded", "dead")]
-    quiet = Hooked()
+    quiet = HookFixture()
     assert quiet.play(transition(HEALTHY, DEGRADED), *flapping[1:2], flapping[0], 120.0) == [
         ("healthy", "degraded")
     ]
 
 
 def test_a_hook_that_fails_hurts_nobody() -> None:
-    """It is told of the next change as if nothing had been."""
-    hooked = Hooked()
+    """It gets the next change as if nothing had happened."""
+    hooked = HookFixture()
     hooked.problem = "exit 1"
     assert len(hooked.play(transition(HEALTHY, DEGRADED), 61.0, transition(DEGRADED, HEALTHY))) == 2
 
 
 def test_a_program_gets_the_event_and_ends_by_its_deadline(tmp_path: Path) -> None:
-    """JSON on its standard input; what fails, hangs or is missing is said in words."""
+    """JSON on its standard input; a failed, hung or missing program is reported."""
     kept = tmp_path / "kept"
 
     def ran(code: str, deadline_seconds: float = 10.0, event: bytes = b'{"a": 1}') -> str | None:
@@ -185,7 +185,7 @@ def test_a_program_gets_the_event_and_ends_by_its_deadline(tmp_path: Path) -> No
     assert ran(f"import sys; open({str(kept)!r}, 'w').write(sys.stdin.read())") is None
     assert kept.read_text() == '{"a": 1}'
     assert "exit 3 no" in (ran("import sys; print('no', file=sys.stderr); sys.exit(3)") or "")
-    # A megabyte that nobody reads keeps nobody waiting.
+    # An unread megabyte delays nothing.
     assert ran("pass", event=b"x" * 1_000_000) is None
     began = time.monotonic()
     assert "not done" in (ran("import time; time.sleep(60)", 0.3) or "")
@@ -299,7 +299,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["come", "go"]), st.sampled_from(NAME
 def test_paging_is_stable_while_sessions_come_and_go(
     limit: int, pages: list[list[tuple[str, str]]], picky: bool
 ) -> None:
-    """Whoever was there all along is seen exactly once; nobody is seen twice, with a filter or without."""
+    """A session that was there all along is listed exactly once, with a filter or without."""
     house = SupervisorFixture()
     living = {name: house.start(name) for name in NAMES[::2]}
     lasting = set(living)

@@ -1,4 +1,4 @@
-"""Claims about proofs: whoever is answered is told what is so at that moment, and who is not managed costs nothing."""
+"""Claims about reachability checks: answers show the state of that moment, and unmanaged sessions cost nothing."""
 
 import asyncio
 from collections.abc import Callable
@@ -87,7 +87,7 @@ def test_an_overview_counts_what_is_so() -> None:
 
 
 def test_only_managed_sessions_of_the_page_are_looked_at() -> None:
-    """Found ones have no way of ours, and what is not shown is not proven."""
+    """Watched ones have no path to check, and unlisted ones are not checked."""
     house = house_of("a", "c", found=("b", "d"))
     looked: list[str] = []
     house.proofs.check = lambda session: looked.append(session.subject.id)  # type: ignore[method-assign]
@@ -103,7 +103,7 @@ def test_only_managed_sessions_of_the_page_are_looked_at() -> None:
 
 
 def test_whoever_listens_is_told_in_turns() -> None:
-    """However many there are, so many are looked at at once, and everybody's turn comes."""
+    """However many there are, a limited number is checked at once, and each gets its turn."""
     house = house_of(*(f"{number:03d}" for number in range(CHECKED_AT_ONCE_MAX + 1)))
     lose_the_way(house)
     assert _detached(house) == 0

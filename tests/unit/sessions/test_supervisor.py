@@ -46,7 +46,7 @@ def pass_time(house: SupervisorFixture, seconds: float) -> None:
 
 
 def test_a_pending_answer_is_silent_after_its_limit_and_not_before(house: SupervisorFixture) -> None:
-    """The deadline alone changes the verdict: nobody has to look."""
+    """The deadline alone changes the verdict: no poll is needed."""
     house.start("a")
     house.hear("a", Prompted(house.clock.now().wall))
     pass_time(house, house.policy.silence_seconds - 1)
@@ -216,7 +216,8 @@ def test_a_resumed_conversation_forgets_its_death(house: SupervisorFixture) -> N
 
 
 def test_a_log_that_grows_after_its_process_ended_has_another_writer(house: SupervisorFixture) -> None:
-    """Whoever writes is not dead, seen or not; once it is quiet again nobody knows. Nor does a restart forget that."""
+    """Its writer is not dead, seen or not; once it is quiet again its state is unknown. A restart does not
+    forget that."""
     house.end(start_work(house))
     assert codes(house, "a") == [FindingCode.SESSION_DEAD]
     house.clock.advance(60)
@@ -233,7 +234,7 @@ def test_a_log_that_grows_after_its_process_ended_has_another_writer(house: Supe
 
 
 def test_the_last_lines_of_a_process_do_not_revive_it(house: SupervisorFixture) -> None:
-    """They may be told after its end: what it wrote itself is no other writer, nor is a report without a time."""
+    """They may be read after its end: its own lines are no other writer, nor is a report without a time."""
     process = start_work(house)
     wall = house.clock.now().wall
     house.clock.advance(1)
@@ -287,7 +288,7 @@ def start_work(house: SupervisorFixture) -> Process:
 def test_how_a_process_ended_whose_log_is_gone_is_unknown(
     house: SupervisorFixture, status: ClientStatus | None, health: Health
 ) -> None:
-    """Only its registry file is left: that it ended well is said of none but one that had called itself idle."""
+    """Only its registry file is left: a good end is reported only for one that had called itself idle."""
     for state in (ProcessState.ALIVE, ProcessState.DEAD):
         name = f"first seen {state}".replace(" ", "-")
         process = Process(7, 7, "boot")
@@ -370,7 +371,7 @@ def test_an_orphan_that_ended_is_named_no_more(house: SupervisorFixture) -> None
 
 
 def test_an_orphan_that_ended_before_it_was_reported_is_not_named(house: SupervisorFixture) -> None:
-    """Looking for orphans takes a while; whoever is gone by then is none."""
+    """The search for orphans takes a while; a process that has ended by then is none."""
     house.end(Process(71, 1, "a-boot-of-a-test"))
     killed_with_tools(house, 71)
     assert still_running(house) == []
@@ -415,7 +416,7 @@ def test_a_pane_that_ended_with_the_daemon_away_is_not_remembered(house: Supervi
 
 
 def test_a_server_that_ended_with_the_daemon_away_is_named(house: SupervisorFixture) -> None:
-    """It took the session along: nobody left it."""
+    """The server ended the session: no person left it."""
     agent = house.start("a")
     server = Process(60, 1, agent.boot_id)
     pane = Pane(
@@ -480,7 +481,7 @@ def test_a_session_names_the_agent_that_hosts_it(house: SupervisorFixture) -> No
 
 
 def test_what_an_agent_of_the_hub_hosts_is_managed_and_treated_by_its_agent(house: SupervisorFixture) -> None:
-    """Counted as managed; its actions are its agent's, and nobody is offered its conversation."""
+    """Counted as managed; its actions are its agent's, and its conversation is not offered."""
     agent = house.start("a")
     house.supervisor.set_agent(subject("a").id, "bot")
     house.settle()
@@ -559,7 +560,7 @@ def test_a_resume_that_fails_beside_a_living_process_takes_no_pane(
 
 
 def test_a_resume_that_fails_beside_an_open_question_leaves_it_open(house: SupervisorFixture) -> None:
-    """What its client asks is the same question as before, so that nobody is told of it again."""
+    """Its client asks the same question as before, so no second alert is sent."""
     process = house.start("a")
     house.work("a")
     house.supervisor.on_process(
@@ -624,7 +625,7 @@ def test_a_process_that_worked_beside_another_one_is_no_failed_resume(house: Sup
 
 
 def resume(house: SupervisorFixture, name: str, pane: Pane) -> Process:
-    """Somebody resumes it elsewhere: its pane shows nothing of that."""
+    """A person resumes it elsewhere: its pane does not show that."""
     process = Process(900_000 + int(house.clock.now().awake), 1, "boot")
     house.supervisor.on_process(subject(name), process, ProcessState.ALIVE, source="a test")
     house.settle()
@@ -653,7 +654,7 @@ def test_a_client_at_a_dialog_waits_for_a_person_and_takes_no_prompt(house: Supe
 
 
 def test_a_screen_that_is_not_understood_is_unknown_and_said(house: SupervisorFixture) -> None:
-    """It is neither called idle nor waiting: nobody knows."""
+    """It is called neither idle nor waiting, but unknown."""
     seen = ask(house, DialogKind.UNKNOWN, "Brand new")
     assert (seen.state, seen.health, seen.attention) == (State.STARTING, Health.UNKNOWN, Attention.OPERATOR)
     assert [(each.code, each.untrusted) for each in seen.findings] == [
@@ -662,7 +663,7 @@ def test_a_screen_that_is_not_understood_is_unknown_and_said(house: SupervisorFi
 
 
 def test_the_same_dialog_keeps_its_time_and_another_one_has_its_own(house: SupervisorFixture) -> None:
-    """A look that sees nothing new changes nothing: nobody is told twice."""
+    """A read without news changes nothing, so no second alert is sent."""
     first = ask(house, DialogKind.TRUST).expected_waits[0].since
     house.clock.advance(10)
     assert ask(house, DialogKind.TRUST).expected_waits[0].since == first
@@ -673,7 +674,7 @@ def test_the_same_dialog_keeps_its_time_and_another_one_has_its_own(house: Super
 def test_its_conversation_takes_the_place_of_what_stood_for_it(
     house: SupervisorFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Everybody is told of its end before it is gone, and one session is left."""
+    """Subscribers get its end before it is gone, and one session is left."""
     ask(house, DialogKind.TRUST)
     told: dict[str, str] = {}
 
@@ -734,7 +735,7 @@ def test_an_earlier_turn_says_nothing_while_its_client_stands_at_a_dialog(house:
 async def test_a_session_asked_for_before_its_first_judgement_is_judged_at_once(
     house: SupervisorFixture,
 ) -> None:
-    """Seen a moment ago: its record is there for whoever asks, and its transition is stored all the same."""
+    """Seen a moment ago: a query gets its record, and its transition is still stored."""
     house.supervisor.on_events(subject("a"), [Prompted(house.clock.now().wall)], live=True)
     answer = msgspec.json.decode(house.desk.record(subject("a").id).body)
     assert (answer["id"], answer["active_prompt"]) == (subject("a").id, True)
@@ -745,7 +746,7 @@ async def test_a_session_asked_for_before_its_first_judgement_is_judged_at_once(
 def test_a_session_that_cannot_be_judged_is_unknown_to_whoever_asks_first(
     house: SupervisorFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A defect of a rule in one session is said of that session, not as a failed request."""
+    """A failing rule affects only that session, and no request fails."""
 
     def fail_on_work(activity: Activity, *rest: Any) -> Verdict:
         if activity.drifted:

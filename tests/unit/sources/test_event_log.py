@@ -110,6 +110,6 @@ def test_the_page_names_every_event_and_no_other() -> None:
     [("opened", True), ("prompt", False), ("done", False), ("call", False), ("failed", False)],
 )
 def test_boundaries(event: str, expected: bool) -> None:
-    """Only where the log names its process may reading begin: a turn without it has nobody behind it."""
+    """Reading may begin only where the log names its process: a turn without it has no process."""
     line = json.dumps({"at": 1, "event": event, "call": "1", "tool": "x", "reason": "auth"}).encode()
     assert NeutralReader().is_boundary(line) is expected

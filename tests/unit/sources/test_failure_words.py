@@ -89,7 +89,7 @@ def test_a_sentence_is_classed_by_what_it_says(
 
 
 def test_only_a_usage_limit_has_an_end() -> None:
-    """A rate says when to try again too, and nobody has to wait for a plan's next window."""
+    """A rate limit says when to try again too, without a wait for a plan's next window."""
     rate = "Rate limit reached for gpt-5 on tokens per min (TPM). Please try again in 20s."
     assert turn_failed_event(rate, 1000.0, status=429).until is None
     assert (
@@ -98,6 +98,6 @@ def test_only_a_usage_limit_has_an_end() -> None:
 
 
 def test_a_login_check_whose_connection_broke_needs_no_login() -> None:
-    """The chat gateway asks nobody to log in for it."""
+    """The chat gateway asks no person to log in for it."""
     assert auth_tier(BROKEN_LOGIN_CHECK) is None
     assert auth_tier("Failed to authenticate. API Error: 401 no") is not None

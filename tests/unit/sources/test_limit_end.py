@@ -66,6 +66,6 @@ def test_no_end_is_made_up(text: str) -> None:
 
 
 def test_an_unknown_zone_is_read_as_this_hosts() -> None:
-    """A zone nobody knows, or a path in its place, is not looked for anywhere."""
+    """An unknown zone, or a path in its place, is not looked for anywhere."""
     for zone in ("Mars/Olympus", "../../etc/passwd", "/etc/localtime"):
         assert limit_end_in(f"limit · resets 3am ({zone})", SAID) == pytest.approx(SAID + 3 * 3600, abs=3600)

@@ -74,7 +74,7 @@ def test_any_chunking_gives_the_same_lines_and_marks(stream: bytes, cuts: list[i
 def test_pending_bytes_are_those_after_the_last_newline(
     stream: bytes, cuts: list[int], bytes_max: int
 ) -> None:
-    """The end of the last complete line can be told from what is pending, whatever was cut or dropped."""
+    """The end of the last complete line is distinct from pending bytes, whatever was cut or dropped."""
     lines = LineSplitter(bytes_max=bytes_max)
     fed(lines, in_chunks(stream, cuts))
     assert lines.pending_bytes == len(stream) - (stream.rfind(b"\n") + 1)

@@ -189,7 +189,7 @@ def test_a_wrong_step_is_refused_where_it_is_written(step: dict[str, Any]) -> No
 
 @pytest.mark.parametrize("path", [MESSAGES, RESPONSES])
 def test_a_wrong_script_fails_the_request(model: ScriptedModel, path: str) -> None:
-    """A script written by hand is checked too, and the client is told what is wrong with it."""
+    """A script written by hand is checked too, and the client gets the error."""
     prompt = user('@@[{"txt": "typo"}]@@')
     response, raw = ask(model, path, messages(prompt) if path == MESSAGES else responses(prompt))
     assert response.status == 400

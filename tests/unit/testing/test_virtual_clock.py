@@ -89,7 +89,7 @@ def test_sleepers_wake_at_their_own_moments_and_in_order() -> None:
 
 
 def test_advancing_wakes_in_order_of_deadlines() -> None:
-    """One big step wakes everybody whose time came, earliest first, at the end of the step."""
+    """One big step wakes all due tasks, earliest first, at the end of the step."""
 
     async def story(clock: VirtualClock) -> None:
         noted: list[tuple[str, float]] = []
@@ -165,7 +165,7 @@ def test_a_deadline_in_the_past_still_lets_others_run() -> None:
 
 
 def test_a_spinning_task_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waiting for a task that never waits would be for ever; the test is told instead."""
+    """Waiting for a task that never waits would take forever; the test fails instead."""
     monkeypatch.setattr(virtual_clock, "TURNS_MAX", 50)
 
     async def spin() -> None:

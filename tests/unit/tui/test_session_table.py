@@ -1,4 +1,4 @@
-"""Claims about the board of `wakeful top`: order, filter, and who is next; and that nobody else pays for Textual."""
+"""Claims about the table of `wakeful top`: order, filter and selection; and that no other command loads Textual."""
 
 import re
 from pathlib import Path
@@ -27,7 +27,7 @@ def names(board: SessionListModel) -> list[str]:
 
 
 def test_who_needs_a_person_stands_first() -> None:
-    """The order of `wakeful ls`; nobody is counted twice."""
+    """The order of `wakeful ls`; no session is counted twice."""
     _, model = furnished()
     assert names(model) == ["asking", "failed", "killed", "working", "done"]
     assert (model.counts(), model.older) == ("3 need you, 1 prompting, 1 idle", 2)
@@ -47,7 +47,7 @@ def test_a_change_moves_its_row_and_an_old_one_does_not() -> None:
 
 
 def test_the_next_one_who_needs_somebody_comes_round_again() -> None:
-    """From anywhere the first, from the last the first again; nobody where nobody does."""
+    """From anywhere the first, from the last the first again; none if no session needs a person."""
     _, model = furnished()
     assert [model.next_needing_person(place) for place in (0, 1, 2, 4)] == [1, 2, 0, 0]
     model.filter("prompting")
@@ -79,7 +79,7 @@ def test_letter_by_letter_is_the_same_as_at_once() -> None:
 
 
 def test_textual_is_imported_by_this_command_alone() -> None:
-    """It takes half a second: no other command and no door may need it."""
+    """It takes half a second: no other command and no route may need it."""
     importing = {
         path.relative_to(SOURCE).parts[0]
         for path in SOURCE.rglob("*.py")

@@ -70,7 +70,7 @@ def test_work_is_parted_into_model_and_tools() -> None:
 
 
 def test_a_call_that_was_cut_off_is_not_drawn_as_if_it_had_run() -> None:
-    """It ended nobody knows when; nor did the turn wait for its model from then on."""
+    """Its end is unknown; nor did the turn wait for its model from then on."""
     calls = CallList((ran(30, None, CallEnd.CUT_OFF),), iso(NOW - 3600))
     _, legend = timeline_lines(SessionHistory([moved(60, "prompting")], calls), NOW)
     assert [text.strip() for text, _ in legend[1:]] == [
@@ -80,7 +80,7 @@ def test_a_call_that_was_cut_off_is_not_drawn_as_if_it_had_run() -> None:
 
 
 def test_incidents_and_acts_stand_below_the_time_they_happened_in() -> None:
-    """A line as long as the trouble, a diamond where Wakeful acted; no line where there was neither."""
+    """A line as long as the incident, a diamond where Wakeful acted; no line if there was neither."""
     past = SessionHistory([moved(60, "idle")], incidents=[(NOW - 1800, NOW - 900)], acts=[NOW - 1790])
     _, marks, _ = timeline_lines(past, NOW)
     quarter = CELLS_MAX // 4

@@ -123,7 +123,7 @@ def test_entries_of_an_earlier_attempt_do_not_count(tmp_path: Path, clock: Virtu
 def test_missing_and_broken_logs_fall_back_to_the_record(
     tmp_path: Path, clock: VirtualClock, content: bytes | None
 ) -> None:
-    """The last activity stands for the log; without it nobody knows, and says so."""
+    """The last activity replaces the log; without it the state is reported as unknown."""
     if content is not None:
         (tmp_path / SESSION).mkdir()
         (tmp_path / SESSION / "tool_use.jsonl").write_bytes(content)
@@ -150,7 +150,7 @@ def test_recent_tool_calls_are_the_newest_readable_ones(tmp_path: Path) -> None:
 def test_one_open_issue_per_project(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second trouble of a project finds the issue of the first; another project gets its own."""
+    """The second problem of a project finds the issue of the first; another project gets its own."""
     gh = StandInGh(tmp_path_factory.mktemp("gh"))
     gh.install(monkeypatch)
     write(tmp_path, *call(0.0))
@@ -169,14 +169,14 @@ def test_one_open_issue_per_project(
     assert [issue["title"].startswith("[Watchdog]") for issue in gh.issues] == [True, True]
 
 
-class Ground(NoSessionFiles):
+class NoLogs(NoSessionFiles):
     """No logs, and one folder that is not there any more."""
 
     async def is_folder_gone(self, path: str) -> bool:
         return path == "/gone"
 
 
-class World:
+class WatchdogFixture:
     """A watchdog over a queue in memory, in virtual time."""
 
     def __init__(self, clock: VirtualClock, forge: IssueTracker | None = None, **callbacks: Any) -> None:
@@ -192,7 +192,7 @@ class World:
     def watching(self) -> RedisWatch:
         return RedisWatch(
             jobs=self.jobs,
-            logs=Ground(),
+            logs=NoLogs(),
             clock=self.clock,
             callbacks=Callbacks(**self._given),
             controls=HealingControls(
@@ -229,7 +229,7 @@ class World:
 
 
 def run_with(clock: VirtualClock, scene: Callable[[], Awaitable[None]]) -> None:
-    """Play a scene while its clock runs on by itself whenever everybody waits."""
+    """Run a scenario while its clock advances whenever all tasks wait."""
 
     async def play() -> None:
         task = asyncio.ensure_future(scene())
@@ -243,8 +243,8 @@ def run_with(clock: VirtualClock, scene: Callable[[], Awaitable[None]]) -> None:
 
 
 def test_a_message_is_revived_once(clock: VirtualClock) -> None:
-    """The second failure of the same message is told to its chat and not tried again."""
-    world = World(clock)
+    """The second failure of the same message is reported to its chat and not tried again."""
+    world = WatchdogFixture(clock)
 
     async def scene() -> None:
         for number in range(3):
@@ -257,7 +257,7 @@ def test_a_message_is_revived_once(clock: VirtualClock) -> None:
     assert world.sent == [("-529", FAILURE_MESSAGE)]
 
 
-class SlowForge:
+class SlowIssueTracker:
     """Takes ten seconds for an issue, during which the world goes on."""
 
     def __init__(self, clock: VirtualClock) -> None:
@@ -271,7 +271,7 @@ class SlowForge:
         return FilingResult("https://github.com/acme/bots/issues/45", "filed")
 
 
-class HungForge:
+class HungIssueTracker:
     """Takes the whole deadline and files nothing, until it is mended."""
 
     def __init__(self, clock: VirtualClock) -> None:
@@ -288,14 +288,14 @@ class HungForge:
 
 
 def test_a_forge_that_hangs_is_waited_for_once_and_told_once(clock: VirtualClock) -> None:
-    """Thirty sessions wait for one deadline together, not for four; its end is told too."""
+    """Thirty sessions wait for one deadline together, not for four; its end is reported too."""
     alerts: list[str] = []
-    hung = HungForge(clock)
+    hung = HungIssueTracker(clock)
 
     async def tell(text: str) -> None:
         alerts.append(text)
 
-    world = World(clock)
+    world = WatchdogFixture(clock)
     world.forge = QueueIssueFallback(BreakingIssueTracker(hung, clock), world.jobs, clock, tell)
     world.watch = world.watching()
 
@@ -320,14 +320,14 @@ def test_a_forge_that_hangs_is_waited_for_once_and_told_once(clock: VirtualClock
 
 
 def test_what_a_forge_did_not_take_is_filed_later_by_any_watchdog(clock: VirtualClock) -> None:
-    """Once for the project, also if the program was begun anew meanwhile; a report of another version is let go."""
+    """Once for the project, also after a restart of the program; a report of another version is dropped."""
     alerts: list[str] = []
-    hung = HungForge(clock)
+    hung = HungIssueTracker(clock)
 
     async def tell(text: str) -> None:
         alerts.append(text)
 
-    world = World(clock)
+    world = WatchdogFixture(clock)
 
     async def scene() -> None:
         world.forge = QueueIssueFallback(hung, world.jobs, clock, tell)
@@ -353,9 +353,9 @@ def test_what_a_forge_did_not_take_is_filed_later_by_any_watchdog(clock: Virtual
 def test_the_world_may_change_while_an_issue_is_filed(
     clock: VirtualClock, attempt: str, meanwhile: str
 ) -> None:
-    """Whoever works again by then, or is under a pause, is neither revived nor given up: the last look counts."""
-    forge = SlowForge(clock)
-    world = World(clock, forge)
+    """A session that works again by then, or is paused, is neither revived nor given up: the last check counts."""
+    forge = SlowIssueTracker(clock)
+    world = WatchdogFixture(clock, forge)
 
     def change() -> None:
         if meanwhile == "pause":
@@ -381,9 +381,9 @@ def test_the_world_may_change_while_an_issue_is_filed(
 
 
 def test_many_at_once_are_one_alert(clock: VirtualClock) -> None:
-    """Of five sessions of a project that stop at once the first is told, and how many they are; all are revived."""
+    """Of five sessions of a project that stop at once, one alert names the first and the number; all are revived."""
     alerts: list[str] = []
-    world = World(clock, alert=alerts.append)
+    world = WatchdogFixture(clock, alert=alerts.append)
 
     async def scene() -> None:
         for number in range(5):
@@ -397,7 +397,7 @@ def test_many_at_once_are_one_alert(clock: VirtualClock) -> None:
 
 
 def test_a_daemon_asks_about_what_a_program_holds(clock: VirtualClock) -> None:
-    """Held by a watchdog that can ask nobody, it gets its checkpoint from one that can; neither says it again."""
+    """A watchdog without checkpoints leaves it waiting, and one with checkpoints opens it; neither reports it again."""
     alerts: list[str] = []
     asked: list[object] = []
 
@@ -406,8 +406,8 @@ def test_a_daemon_asks_about_what_a_program_holds(clock: VirtualClock) -> None:
         asked.append(case)
         return 1
 
-    program = World(clock, alert=alerts.append)
-    daemon = World(clock, hold=hold, alert=alerts.append)
+    program = WatchdogFixture(clock, alert=alerts.append)
+    daemon = WatchdogFixture(clock, hold=hold, alert=alerts.append)
     daemon.jobs = program.jobs
     daemon.watch = daemon.watching()
 
@@ -428,7 +428,7 @@ def test_every_callback_may_raise(clock: VirtualClock) -> None:
     async def boom(*_arguments: object) -> None:
         raise RuntimeError("boom")
 
-    world = World(clock, enqueue_job=boom, stop_session=boom, send_message=boom, alert=boom)
+    world = WatchdogFixture(clock, enqueue_job=boom, stop_session=boom, send_message=boom, alert=boom)
 
     async def scene() -> None:
         world.silent()
@@ -450,7 +450,7 @@ def test_a_callback_that_ignores_its_end_holds_nobody(clock: VirtualClock) -> No
             except asyncio.CancelledError:
                 continue
 
-    world = World(clock, enqueue_job=deaf)
+    world = WatchdogFixture(clock, enqueue_job=deaf)
 
     async def scene() -> None:
         world.silent()
@@ -466,7 +466,7 @@ def test_the_loop_looks_every_interval_and_outlives_its_own_bugs(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A cycle that breaks is logged, and the next one comes after 300 s."""
-    world = World(clock)
+    world = WatchdogFixture(clock)
     looks: list[float] = []
     look = world.jobs.snapshot
 
@@ -493,7 +493,7 @@ def test_the_loop_looks_every_interval_and_outlives_its_own_bugs(
 
 
 def test_names_and_numbers_are_those_of_the_original() -> None:
-    """Whoever knew the first watchdog finds everything under its name."""
+    """Users of the first watchdog find everything under its name."""
     numbers = {"WATCHDOG_INTERVAL": 300, "SILENCE_THRESHOLD": 600, "ERROR_CASCADE_THRESHOLD": 5}
     assert {name: getattr(session_watchdog, name) for name in numbers} == numbers
     for name in ("watchdog_loop", "check_all_sessions", "attempt_revival", "create_investigation_issue"):
@@ -516,13 +516,13 @@ def test_names_and_numbers_are_those_of_the_original() -> None:
     ],
 )
 def test_a_setting_that_cannot_be_used_is_refused_at_once(given: dict[str, Any], said: str) -> None:
-    """By its name: a misspelt callback would never be called, and nobody would know."""
+    """By its name: a misspelt callback would silently never be called."""
     with pytest.raises(OperatorError, match=said):
         asyncio.run(wakeful.watchdog_loop(**given))
 
 
 def test_importing_wakeful_stays_light() -> None:
-    """Nobody pays for Redis who did not ask for it."""
+    """Redis is loaded only if it is used."""
     look = "import sys, wakeful; print(any(name in sys.modules for name in ('redis', 'asyncio', 'msgspec')))"
     said = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert said.stdout == "False\n"

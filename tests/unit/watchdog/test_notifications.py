@@ -1,4 +1,4 @@
-"""Claims about a queue's sessions in a daemon: what its operator is told, incidents, pace, and a person's yes."""
+"""Claims about a queue's sessions in a daemon: alerts to its operator, incidents, limits, and a person's approval."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -51,7 +51,7 @@ class Logs(NoSessionFiles):
         return path in self.place.gone
 
 
-class QueueClinic(HealingFixture):
+class QueueFixture(HealingFixture):
     """A daemon with a queue in memory."""
 
     def build(self) -> None:
@@ -90,7 +90,7 @@ class QueueClinic(HealingFixture):
         )
 
     def waiting(self, project: str = "popoto") -> None:
-        """A job that nobody took for six minutes."""
+        """A job that no worker took for six minutes."""
         job = Job("RedisJob:late:popoto:pending", "late", project, ONE, self.wall() - 360, "-529", "1", None)
         self.jobs.pending.append(job)
 
@@ -101,9 +101,9 @@ class QueueClinic(HealingFixture):
         self.logs.opened[session_id] = call
 
 
-def play(scene: Callable[[QueueClinic], Awaitable[None]]) -> QueueClinic:
+def play(scene: Callable[[QueueFixture], Awaitable[None]]) -> QueueFixture:
     """Play a scene while its clock runs on by itself."""
-    clinic = QueueClinic()
+    clinic = QueueFixture()
 
     async def turn() -> None:
         async with clinic.open():
@@ -116,14 +116,15 @@ def play(scene: Callable[[QueueClinic], Awaitable[None]]) -> QueueClinic:
     return clinic
 
 
-async def later(clinic: QueueClinic, seconds: float) -> None:
+async def later(clinic: QueueFixture, seconds: float) -> None:
     await clinic.clock.sleep(seconds)
 
 
 def test_a_revival_and_the_end_of_hope_are_told_in_words() -> None:
-    """Project first, what happened, what was done and what to type; a second failure is told as one, not as resolved."""
+    """Project first, what happened, what was done and what to type; a second failure is reported as one, not
+    as resolved."""
 
-    async def scene(clinic: QueueClinic) -> None:
+    async def scene(clinic: QueueFixture) -> None:
         for number in range(2):
             clinic.silent(job_id=str(number))
             await clinic.watch_queue.check()
@@ -147,7 +148,7 @@ def test_a_revival_and_the_end_of_hope_are_told_in_words() -> None:
 def test_a_revived_session_is_resolved_once_its_next_job_runs() -> None:
     """Until then its incident stays open."""
 
-    async def scene(clinic: QueueClinic) -> None:
+    async def scene(clinic: QueueFixture) -> None:
         clinic.silent()
         await clinic.watch_queue.check()
         await later(clinic, 10)
@@ -172,9 +173,9 @@ def test_a_revived_session_is_resolved_once_its_next_job_runs() -> None:
 
 
 def test_a_session_that_is_gone_from_the_queue_is_closed_and_not_resolved() -> None:
-    """It was revived, and another watchdog saw the end of that: nobody here saw it well."""
+    """It was revived, and another watchdog saw its end: this one did not see it healthy."""
 
-    async def scene(clinic: QueueClinic) -> None:
+    async def scene(clinic: QueueFixture) -> None:
         clinic.silent()
         await clinic.watch_queue.check()
         await later(clinic, 10)
@@ -193,7 +194,7 @@ def test_a_session_that_is_gone_from_the_queue_is_closed_and_not_resolved() -> N
 def test_a_session_of_which_nothing_is_known_stays_in_its_incident() -> None:
     """Its record says nothing any more while its job runs: that is no sign of health."""
 
-    async def scene(clinic: QueueClinic) -> None:
+    async def scene(clinic: QueueFixture) -> None:
         clinic.cut_off()
         await clinic.watch_queue.check()
         await later(clinic, 10)
@@ -209,7 +210,7 @@ def test_a_session_of_which_nothing_is_known_stays_in_its_incident() -> None:
 def test_a_workers_death_is_one_incident_and_one_alert_and_revived_in_turn() -> None:
     """Ten at once, then one every two seconds."""
 
-    async def scene(clinic: QueueClinic) -> None:
+    async def scene(clinic: QueueFixture) -> None:
         for number in range(12):
             clinic.silent(SessionId(f"tg_popoto_-529_{number + 1000}"), job_id=str(number))
         check = asyncio.ensure_future(clinic.watch_queue.check())
@@ -233,7 +234,7 @@ def test_a_workers_death_is_one_incident_and_one_alert_and_revived_in_turn() -> 
 def test_a_held_session_says_what_to_type_and_takes_a_yes_only_with_its_folder() -> None:
     """`waits` says that it is held; a folder that is gone is refused, whatever a person says."""
 
-    async def scene(clinic: QueueClinic) -> None:
+    async def scene(clinic: QueueFixture) -> None:
         clinic.cut_off()
         await clinic.watch_queue.check()
         await later(clinic, 5)
@@ -259,7 +260,7 @@ def test_a_held_session_says_what_to_type_and_takes_a_yes_only_with_its_folder()
 def test_a_queue_that_does_not_answer_is_told_once_with_its_end() -> None:
     """One incident, one alert, a note for the status; over when it answers again."""
 
-    async def scene(clinic: QueueClinic) -> None:
+    async def scene(clinic: QueueFixture) -> None:
         look = clinic.jobs.snapshot
 
         async def refused() -> QueueSnapshot:
@@ -284,10 +285,10 @@ def test_a_queue_that_does_not_answer_is_told_once_with_its_end() -> None:
 
 
 def test_a_session_that_its_queue_runs_is_judged_like_any_other() -> None:
-    """Its log alone vouches for nobody; with its queue's word, silence in it is trouble, and the queue's to heal."""
+    """Its log alone proves no process; with its queue's report, silence is a problem for the queue to heal."""
     identity = SessionIdentity(ONE, "tool-use", "testhost", "tool_use.jsonl", project="popoto")
 
-    async def scene(clinic: QueueClinic) -> None:
+    async def scene(clinic: QueueFixture) -> None:
         call = CallStarted(clinic.wall() - 900, "c1", "Bash", input=b'{"command": "git push"}')
         clinic.supervisor.on_events(identity, [call], live=False)
         clinic.settle()
@@ -305,14 +306,14 @@ def test_a_session_that_its_queue_runs_is_judged_like_any_other() -> None:
     assert len([each for each in play(scene).recorder.said if "adopt" in each]) == 0
 
 
-def healths(clinic: QueueClinic) -> list[Health]:
+def healths(clinic: QueueFixture) -> list[Health]:
     return [each.record.health for each in clinic.roster.sessions.values() if each.record is not None]
 
 
 def test_a_queue_that_stands_still_is_told_like_any_trouble_and_so_is_its_end() -> None:
     """What, where, since when, what was done, what happens otherwise, one command; once, and resolved once it moves."""
 
-    async def scene(clinic: QueueClinic) -> None:
+    async def scene(clinic: QueueFixture) -> None:
         clinic.waiting()
         for _ in range(2):
             await clinic.watch_queue.check()
@@ -347,10 +348,10 @@ MUTED = [
 
 @pytest.mark.parametrize(("kind", "value", "is_silent"), MUTED)
 def test_a_muted_queue_is_told_when_the_mute_has_ended(kind: MuteKind, value: str, is_silent: bool) -> None:
-    """By code or by project; what lasts longer than its mute is told then, once."""
+    """By code or by project; a problem that outlasts its mute is reported then, once."""
     heard: list[int] = []
 
-    async def scene(clinic: QueueClinic) -> None:
+    async def scene(clinic: QueueFixture) -> None:
         await clinic.calm.mute(kind, value, 600.0, by="ada")
         clinic.waiting()
         await clinic.watch_queue.check()
@@ -367,9 +368,9 @@ def test_a_muted_queue_is_told_when_the_mute_has_ended(kind: MuteKind, value: st
     ("kind", "value"), [(MuteKind.SESSION, ONE), (MuteKind.PROJECT, "popoto"), (MuteKind.CODE, "silent")]
 )
 def test_a_queues_muted_session_is_revived_in_silence(kind: MuteKind, value: str) -> None:
-    """Healed as ever; nobody hears of it, nor of its end."""
+    """Healed as usual, without an alert for it or for its end."""
 
-    async def scene(clinic: QueueClinic) -> None:
+    async def scene(clinic: QueueFixture) -> None:
         await clinic.calm.mute(kind, value, 3600.0, by="ada")
         clinic.silent()
         await clinic.watch_queue.check()
@@ -385,9 +386,9 @@ def test_a_queues_muted_session_is_revived_in_silence(kind: MuteKind, value: str
 
 
 def test_during_a_pause_whatever_is_told_says_so_first() -> None:
-    """Of a queue as of anything else; somebody else's chat is not concerned."""
+    """For a queue as for anything else; another person's chat is not concerned."""
 
-    async def scene(clinic: QueueClinic) -> None:
+    async def scene(clinic: QueueFixture) -> None:
         await clinic.calm.pause("ada@tower")
         clinic.waiting()
         await clinic.watch_queue.check()
@@ -400,7 +401,7 @@ def test_during_a_pause_whatever_is_told_says_so_first() -> None:
 def test_the_queues_look_ends_nobody_elses_incident() -> None:
     """An engine that cannot be asked is the hub's to settle."""
 
-    async def scene(clinic: QueueClinic) -> None:
+    async def scene(clinic: QueueFixture) -> None:
         origin = Origin(Cause.ENGINE, "docker")
         await clinic.incidents.join(SessionId("agent-bot"), origin, "it does not answer")
         await clinic.watch_queue.check()
@@ -410,9 +411,9 @@ def test_the_queues_look_ends_nobody_elses_incident() -> None:
 
 
 def test_what_was_given_up_is_not_called_well_again() -> None:
-    """Its incident is over with what was done, and nobody hears that it is resolved."""
+    """Its incident ends with what was done, and no "resolved" is sent."""
 
-    async def scene(clinic: QueueClinic) -> None:
+    async def scene(clinic: QueueFixture) -> None:
         for number in range(2):
             clinic.silent(job_id=str(number))
             await clinic.watch_queue.check()

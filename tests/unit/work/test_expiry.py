@@ -1,4 +1,4 @@
-"""Leases end by deadline, and owners that could not be heard get their time again."""
+"""Leases end by deadline, and owners that could not send heartbeats get their time again."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -31,7 +31,7 @@ def anyio_backend() -> str:
 
 
 class CountedStore(MemoryStore):
-    """Counts the looks, and refuses them while it is told to."""
+    """Counts the reads, and refuses them while set."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(now=lambda: clock.now().wall)
@@ -45,7 +45,7 @@ class CountedStore(MemoryStore):
         return await super().next_expiry()
 
 
-class Scene:
+class ExpiryFixture:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.store = CountedStore(self.clock)
@@ -64,9 +64,9 @@ class Scene:
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[Scene]:
+async def running() -> AsyncIterator[ExpiryFixture]:
     """Past the grace of the start, with the task running."""
-    scene = Scene()
+    scene = ExpiryFixture()
     task = asyncio.create_task(scene.expiry.run())
     await scene.clock.run_for(GRACE_SECONDS)
     try:
@@ -77,7 +77,7 @@ async def running() -> AsyncIterator[Scene]:
 
 
 async def test_an_attempt_ends_with_its_lease() -> None:
-    """Not before the lease's end, and within a second after it; whoever wants to know is told."""
+    """Not before the lease's end, and within a second after it; subscribers get the event."""
     async with running() as scene:
         await scene.claim("w-1", ttl_seconds=10.0)
         await scene.clock.run_for(9.9)
@@ -108,7 +108,7 @@ async def test_nothing_is_polled() -> None:
 
 
 async def test_a_lease_yielded_early_ends_its_run_at_once() -> None:
-    """Being told is enough; nobody waits for the deadline."""
+    """The event is enough; the deadline is not waited for."""
     async with running() as scene:
         run = await scene.claim("w-1")
         await scene.store.yield_lease(LeaseKey("work/w-1"), run.epoch)
@@ -118,7 +118,7 @@ async def test_a_lease_yielded_early_ends_its_run_at_once() -> None:
 
 
 async def test_a_host_that_slept_forgives_one_lease() -> None:
-    """After sleep an owner has a whole lease's time to be heard again; a silent one is expired after it."""
+    """After sleep an owner has a whole lease's time for a heartbeat; a silent one expires after it."""
     async with running() as scene:
         kept, silent = await scene.claim("w-1"), await scene.claim("w-2")
         scene.clock.suspend(7200)
@@ -129,8 +129,8 @@ async def test_a_host_that_slept_forgives_one_lease() -> None:
 
 
 async def test_a_restart_forgives_one_lease() -> None:
-    """Owners whose heartbeats fell into our absence are given time before anybody is expired."""
-    scene = Scene()
+    """Owners whose heartbeats came while the daemon was away get time before any lease expires."""
+    scene = ExpiryFixture()
     run = await scene.claim("w-1")
     scene.clock.advance(3600)
     task = asyncio.create_task(scene.expiry.run())

@@ -20,8 +20,8 @@ from wakeful.work.expiry import WorkRevival
 ONE = WorkId("w-one")
 
 
-class Scene:
-    """A store, its works, and who dies with them."""
+class RevivalFixture:
+    """A store, its tasks, and workers that die."""
 
     def __init__(self, **rules: Any) -> None:
         self.clock = VirtualClock()
@@ -47,7 +47,7 @@ class Scene:
         self.events.append(event)
 
     async def die(self, work_id: WorkId = ONE, **fields: Any) -> list[Run]:
-        """Work is added unless it is there, claimed, and its worker is not heard of again."""
+        """A task is added unless it exists, claimed, and its worker sends no more heartbeats."""
         session_id = SessionId("claude-a")
         await self.store.enqueue(WorkItem(work_id, "shop", "do it", session_id, "", 1.0, **fields))
         while True:
@@ -76,8 +76,8 @@ class Scene:
         return [str(each.action_taken) for each in self.events]
 
 
-def play(story: Callable[[Scene], Awaitable[None]], **rules: Any) -> Scene:
-    scene = Scene(**rules)
+def play(story: Callable[[RevivalFixture], Awaitable[None]], **rules: Any) -> RevivalFixture:
+    scene = RevivalFixture(**rules)
     asyncio.run(story(scene))  # type: ignore[arg-type]
     return scene
 
@@ -85,7 +85,7 @@ def play(story: Callable[[Scene], Awaitable[None]], **rules: Any) -> Scene:
 def test_work_whose_worker_died_is_queued_once_more() -> None:
     """With the same prompt and what the next one must know; a second death is given up."""
 
-    async def story(scene: Scene) -> None:
+    async def story(scene: RevivalFixture) -> None:
         await scene.see_to(await scene.die())
         again = await scene.store.work(WorkId("w-one-again"))
         assert again is not None
@@ -104,9 +104,9 @@ def test_work_whose_worker_died_is_queued_once_more() -> None:
 
 
 def test_several_daemons_queue_it_once() -> None:
-    """Whoever is second changes nothing and tells nobody."""
+    """The second daemon changes nothing and sends no alert."""
 
-    async def story(scene: Scene) -> None:
+    async def story(scene: RevivalFixture) -> None:
         runs = await scene.die()
         for _ in range(3):
             await scene.see_to(runs)
@@ -116,9 +116,9 @@ def test_several_daemons_queue_it_once() -> None:
 
 
 def test_a_daemon_killed_before_it_could_revive_is_made_up_for() -> None:
-    """The next start finds what expired lately, and nothing that somebody failed or that is long over."""
+    """The next start finds recently expired tasks, and none that was failed or is long over."""
 
-    async def story(scene: Scene) -> None:
+    async def story(scene: RevivalFixture) -> None:
         await scene.die()
         await scene.see_to([])
         assert await scene.store.work(WorkId("w-one-again")) is not None
@@ -133,7 +133,7 @@ def test_a_daemon_killed_before_it_could_revive_is_made_up_for() -> None:
 def test_a_call_cut_off_elsewhere_holds_it() -> None:
     """Nothing is repeated that may have happened; the call is named."""
 
-    async def story(scene: Scene) -> None:
+    async def story(scene: RevivalFixture) -> None:
         scene.calls = ["Bash `git push` (remote)"]
         await scene.see_to(await scene.die())
         assert len(await scene.store.works()) == 1
@@ -144,9 +144,9 @@ def test_a_call_cut_off_elsewhere_holds_it() -> None:
 
 
 def test_work_that_nobody_can_see_is_held() -> None:
-    """What it did before its worker died may have had effects elsewhere, for all anybody knows."""
+    """The effects of its worker before its death are unknown and may be remote."""
 
-    async def story(scene: Scene) -> None:
+    async def story(scene: RevivalFixture) -> None:
         scene.calls = None
         await scene.see_to(await scene.die())
         assert await scene.store.works(WorkState.PENDING) == []
@@ -159,11 +159,11 @@ def test_work_that_nobody_can_see_is_held() -> None:
 def test_what_had_its_own_attempts_or_may_not_be_touched_is_only_told() -> None:
     """A budget that was asked for is the whole budget; a pause and mode `observe` stop everything."""
 
-    async def spent(scene: Scene) -> None:
+    async def spent(scene: RevivalFixture) -> None:
         await scene.see_to(await scene.die(attempts_max=2))
         assert len(await scene.store.works()) == 1
 
-    async def forbidden(scene: Scene) -> None:
+    async def forbidden(scene: RevivalFixture) -> None:
         await scene.see_to(await scene.die())
         assert len(await scene.store.works()) == 1
 
