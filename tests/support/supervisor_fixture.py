@@ -35,7 +35,7 @@ from wakeful.heartbeat.model import HeartbeatStatus
 from wakeful.heartbeat.service import WakeService
 from wakeful.http.app import build_app
 from wakeful.http.auth import Authenticator
-from wakeful.http.caller import CallerCheck
+from wakeful.http.caller import Address, CallerCheck, RefusedDecision
 from wakeful.http.gate import Gate
 from wakeful.http.routes.healing import QueuedSessions
 from wakeful.http.server import PortBusy, bind_tcp, bind_unix, serve
@@ -382,14 +382,14 @@ class HttpFixture:
         tcp = self._listeners[1]
         assert not isinstance(tcp, PortBusy)
         self.port: int = tcp.getsockname()[1]
-        self.access = Authenticator(self.token, self.port, house.clock.now)
+        self.access = Authenticator(self.token, self.port, house.clock)
         self.app: Gate = build_app(
             house.desk,
             house.work_desk,
             (house.hands, IdempotentController(house.hands, house.store, house.clock)),
-            CallerCheck(self.supervised, tcp_callers),
+            CallerCheck(self),
             self.access,
-            now=house.clock.now,
+            clock=house.clock,
             ancestors=ancestors,
             shut_down=lambda: self.orders.append("shut down"),
             mute_pause=house.calm,
@@ -414,9 +414,18 @@ class HttpFixture:
         self._open = threading.Event()
         self._thread = threading.Thread(target=self._run, name="doors")
 
-    def supervised(self, pids: Sequence[int], *, reduces: bool = False) -> SessionId | None:
+    def session_of(self, pids: Sequence[int], *, reduces: bool = False) -> SessionId | None:
         del reduces
         return next((self.working_for[pid] for pid in pids if pid in self.working_for), None)
+
+    def tcp_callers(self, client: Address, server: Address) -> Sequence[int]:
+        return tcp_callers(client, server)
+
+    def is_chat(self, pids: Sequence[int]) -> bool:
+        del pids
+        return False
+
+    async def on_refusal(self, refusal: RefusedDecision) -> None: ...
 
     @property
     def url(self) -> str:

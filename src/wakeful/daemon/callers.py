@@ -5,18 +5,23 @@ descends from a client or from Wakeful's own tmux server, or if it or an ancesto
 client and Wakeful set for the processes they start. A process keeps these when it leaves its family.
 """
 
+import asyncio
 import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
+from wakeful.alerts.refused_decisions import RefusedDecisions
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import AGENT_VARIABLE, SESSION_VARIABLE
 from wakeful.core.process import Process, ProcessGone, ProcessState
+from wakeful.http.caller import Address, ApprovalOnlyInChat, RefusedDecision
 from wakeful.integrations.tmux.pane_source import is_server, socket_of_server
 from wakeful.judging.evidence import AgentProcess
 from wakeful.linux import proc
 from wakeful.linux.client_processes import reason_to_spare
+from wakeful.linux.locks import gateway_name, holder_on_host
+from wakeful.linux.tcp_peers import tcp_callers
 from wakeful.sessions.registry import SessionRegistry
 from wakeful.sources.tool_processes import TOOL_VARIABLES
 
@@ -86,6 +91,31 @@ class Callers:
             session_id = SessionId(value)
         is_agent = session_id.startswith(_AGENT) and session_id.removeprefix(_AGENT) in self._agents
         return session_id if is_agent or self._registry.is_known(session_id) else None
+
+
+class DaemonCallers:
+    """What the daemon knows about callers, for the check of decisions. `token` is the chat gateway's."""
+
+    def __init__(self, callers: Callers, refused: RefusedDecisions, token: str) -> None:
+        self._callers = callers
+        self._refused = refused
+        self._token = token
+
+    def session_of(self, pids: Sequence[int], *, reduces: bool = False) -> SessionId | None:
+        return self._callers.session_of(pids, reduces=reduces)
+
+    def tcp_callers(self, client: Address, server: Address) -> Sequence[int]:
+        return tcp_callers(client, server)
+
+    def is_chat(self, pids: Sequence[int]) -> bool:
+        # Only the process that serves the chat holds this name on the host.
+        return bool(self._token) and len(pids) == 1 and holder_on_host(gateway_name(self._token)) == pids[0]
+
+    async def on_refusal(self, refusal: RefusedDecision) -> None:
+        commands = await asyncio.to_thread(lambda: [" ".join(proc.command(pid)) for pid in refusal.pids[:1]])
+        is_seen = isinstance(refusal.why, ApprovalOnlyInChat)
+        asker = refusal.session or ("a process outside the chat" if is_seen else "an unseen process")
+        await self._refused.notify(asker, f"POST {refusal.path}", refusal.why.code, "".join(commands))
 
 
 def _lineage(pid: int) -> list[Process]:

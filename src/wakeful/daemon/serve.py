@@ -30,6 +30,7 @@ from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
 from wakeful.core.waiting import running
 from wakeful.daemon.agents import ancestor_pids
+from wakeful.daemon.callers import DaemonCallers
 from wakeful.daemon.daemon import Daemon
 from wakeful.daemon.facts import DaemonFacts
 from wakeful.daemon.heartbeat import timer_rules
@@ -39,21 +40,18 @@ from wakeful.daemon.sockets import Listeners
 from wakeful.http.access_log import access_file
 from wakeful.http.app import build_app
 from wakeful.http.auth import Authenticator, url_of
-from wakeful.http.caller import ApprovalOnlyInChat, CallerCheck, RefusedDecision
+from wakeful.http.caller import CallerCheck
 from wakeful.http.gate import Gate
 from wakeful.http.routes.daemon import MonitoringRoutes
 from wakeful.http.server import serve as serve_door
 from wakeful.judging.session_record import SessionRecord
-from wakeful.linux import proc
 from wakeful.linux.child_environment import configure_environments
 from wakeful.linux.child_process import ChildSupervisor
 from wakeful.linux.files import ProblemFile
-from wakeful.linux.locks import gateway_name, holder_on_host
 from wakeful.linux.log_files import keep_own_log_short
 from wakeful.linux.logging import limit_log
 from wakeful.linux.shutdown import shutdown_event
 from wakeful.linux.systemd import LoopWatchdog, SystemdNotifier, move_agents_to_scopes, service_group
-from wakeful.linux.tcp_peers import tcp_callers
 from wakeful.replay.cases import CaseFile, append_case
 from wakeful.sessions.session import TransitionKey as SessionStanding, transition_key_of
 from wakeful.sources.folder_watch import FolderWatch
@@ -164,7 +162,7 @@ def _app(
     end: Callable[[], None],
 ) -> tuple[Gate, Authenticator]:
     authenticator = Authenticator(
-        load_or_create_token(Path(paths.token)), listeners.port, daemon.clock.now, config.daemon.host
+        load_or_create_token(Path(paths.token)), listeners.port, daemon.clock, config.daemon.host
     )
     queries = _session_queries(config, paths, listeners, daemon, store)
     daemon.mute_pause.subscribe(lambda: daemon.feed.publish_overview(queries.overview().body))
@@ -174,7 +172,7 @@ def _app(
         (daemon.control.controller, daemon.control.idempotent_controller),
         _deciders(config, daemon),
         authenticator,
-        now=daemon.clock.now,
+        clock=daemon.clock,
         ancestors=ancestor_pids,
         shut_down=end,
         mute_pause=daemon.mute_pause,
@@ -197,25 +195,9 @@ def _app(
 
 
 def _deciders(config: Config, daemon: Daemon) -> CallerCheck:
-    told, token = RefusedDecisions(daemon.healing.notifier, daemon.clock), config.gateway.token
-
-    async def refused(refusal: RefusedDecision) -> None:
-        commands = await asyncio.to_thread(lambda: [" ".join(proc.command(pid)) for pid in refusal.pids[:1]])
-        is_seen = isinstance(refusal.why, ApprovalOnlyInChat)
-        asker = refusal.session or ("a process outside the chat" if is_seen else "an unseen process")
-        await told.notify(asker, f"POST {refusal.path}", refusal.why.code, "".join(commands))
-
-    def is_chat(pids: Sequence[int]) -> bool:
-        # Its name on this host is held by the process that serves the chat, and by no other.
-        return bool(token) and len(pids) == 1 and holder_on_host(gateway_name(token)) == pids[0]
-
-    return CallerCheck(
-        daemon.control.callers.session_of,
-        tcp_callers,
-        is_chat=is_chat,
-        only_in_chat=config.gateway.approve_only_in_chat,
-        refused=refused,
-    )
+    refused = RefusedDecisions(daemon.healing.notifier, daemon.clock)
+    context = DaemonCallers(daemon.control.callers, refused, config.gateway.token)
+    return CallerCheck(context, only_in_chat=config.gateway.approve_only_in_chat)
 
 
 def _session_queries(

@@ -8,7 +8,7 @@ from wakeful.checkpoints.service import Checkpoints
 from wakeful.checkpoints.user_rules import Lessons
 from wakeful.control.controller import SessionController
 from wakeful.control.idempotency import IdempotentController
-from wakeful.core.clock import Instant
+from wakeful.core.clock import Clock
 from wakeful.healing.healer import Healer
 from wakeful.healing.restore import Restorer
 from wakeful.heartbeat.service import WakeService
@@ -43,7 +43,7 @@ def build_app(
     callers: CallerCheck,
     authenticator: Authenticator,
     *,
-    now: Callable[[], Instant],
+    clock: Clock,
     ancestors: Callable[[int], Sequence[int]],
     shut_down: Callable[[], None],
     mute_pause: MutePause | None = None,
@@ -66,16 +66,16 @@ def build_app(
         *CaseRoutes(queries).routes(),
         *WorkRoutes(work, paused).routes(),
         *ControlRoutes(*controllers).routes(),
-        *(MuteRoutes(mute_pause, now, queries.resolve).routes() if mute_pause is not None else ()),
-        *(EventRoutes(critical, now, paused).routes() if critical is not None else ()),
+        *(MuteRoutes(mute_pause, clock, queries).routes() if mute_pause is not None else ()),
+        *(EventRoutes(critical, clock, paused).routes() if critical is not None else ()),
         *(IncidentRoutes(incidents, paused).routes() if incidents is not None else ()),
         *(HealingRoutes(*healing, paused, queue).routes() if healing is not None else ()),
         *(AgentRoutes(hub, paused).routes() if hub is not None else ()),
         *(HeartbeatRoutes(wakes, callers).routes() if wakes is not None else ()),
         *(RepairRoutes(repairs).routes() if repairs is not None else ()),
-        *(ReportRoutes(reports, now).routes() if reports is not None else ()),
+        *(ReportRoutes(reports, clock).routes() if reports is not None else ()),
         *(CheckpointRoutes(*checkpoints, paused).routes() if checkpoints is not None else ()),
-        *LoginRoutes(authenticator, limiter, now, shut_down).routes(),
+        *LoginRoutes(authenticator, limiter, clock, shut_down).routes(),
     )
     described = (*described, OpenApiDocument(described).route())
     files = [file_route(path, *page_file(path)) for path in PAGE_PATHS]

@@ -7,14 +7,14 @@ kept as digests, so a lookup takes the same time for every value.
 
 import hmac
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from hashlib import sha256
 from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
 
-from wakeful.core.clock import Instant
+from wakeful.core.clock import Clock, Instant
 from wakeful.http.errors import (
     CsrfNeeded,
     DuplicateHeader,
@@ -49,14 +49,14 @@ class WebLogin(Struct, frozen=True):
 class SecretTable(Generic[V]):
     """Values by secret: at most `count_max`, the oldest dropped first, each for `seconds_max`."""
 
-    def __init__(self, now: Callable[[], Instant], *, seconds_max: float, count_max: int) -> None:
-        self._now = now
+    def __init__(self, clock: Clock, *, seconds_max: float, count_max: int) -> None:
+        self._clock = clock
         self._seconds_max = seconds_max
         self._count_max = count_max
         self._entries: dict[bytes, tuple[Instant, V]] = {}
 
     def put(self, secret: str, value: V) -> None:
-        self._entries[_digest(secret)] = (self._now(), value)
+        self._entries[_digest(secret)] = (self._clock.now(), value)
         if len(self._entries) > self._count_max:
             del self._entries[next(iter(self._entries))]
 
@@ -71,19 +71,19 @@ class SecretTable(Generic[V]):
 
     def _is_fresh(self, since: Instant) -> bool:
         """By both clocks: suspend stops one of them, a person can set the other."""
-        now = self._now()
+        now = self._clock.now()
         return max(now.awake - since.awake, now.wall - since.wall) < self._seconds_max
 
 
 class Logins:
     """Issues codes, turns each into one login, and holds the open logins."""
 
-    def __init__(self, now: Callable[[], Instant]) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._codes: SecretTable[bool] = SecretTable(
-            now, seconds_max=CODE_SECONDS_MAX, count_max=CODES_OPEN_MAX
+            clock, seconds_max=CODE_SECONDS_MAX, count_max=CODES_OPEN_MAX
         )
         self._logins: SecretTable[WebLogin] = SecretTable(
-            now, seconds_max=LOGIN_SECONDS_MAX, count_max=LOGINS_MAX
+            clock, seconds_max=LOGIN_SECONDS_MAX, count_max=LOGINS_MAX
         )
 
     def new_code(self) -> str:
@@ -195,12 +195,10 @@ class Authenticator:
     """The owner's token, the open logins, and the rules. `host` and `port` are those of the TCP listener;
     None without one."""
 
-    def __init__(
-        self, token: str, port: int | None, now: Callable[[], Instant], host: str = "127.0.0.1"
-    ) -> None:
+    def __init__(self, token: str, port: int | None, clock: Clock, host: str = "127.0.0.1") -> None:
         self.port = port
         self.url = f"{url_of(host, port)}/" if port is not None else None
-        self.logins = Logins(now)
+        self.logins = Logins(clock)
         self._token = token.encode()
         self._allowed_hosts = _allowed_hosts(host, port)
 

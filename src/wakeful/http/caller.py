@@ -6,7 +6,7 @@ process at the Unix socket; for loopback TCP it is looked up by the connection.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Final, Protocol
 
@@ -66,12 +66,6 @@ class ApprovalOnlyInChat(OperatorError):
     exit_code = 1
 
 
-class FindCallerSession(Protocol):
-    """The supervised session of one of these processes. Raises ProcessGone."""
-
-    def __call__(self, pids: Sequence[int], *, reduces: bool = False) -> SessionId | None: ...
-
-
 class RefusedDecision(Struct, frozen=True):
     """A refused decision: why, what was requested, by which processes, and from which session."""
 
@@ -81,27 +75,28 @@ class RefusedDecision(Struct, frozen=True):
     session: SessionId | None = None
 
 
-async def _ignore_refusal(_refusal: RefusedDecision) -> None:
-    """Send no alert."""
+class CallerContext(Protocol):
+    """What is known about the processes that send requests. Only `on_refusal` is called in the loop."""
+
+    def session_of(self, pids: Sequence[int], *, reduces: bool = False) -> SessionId | None:
+        """The supervised session of one of these processes. Raises ProcessGone."""
+
+    def tcp_callers(self, client: Address, server: Address) -> Sequence[int]:
+        """The processes that hold this TCP connection."""
+
+    def is_chat(self, pids: Sequence[int]) -> bool:
+        """Whether this is the process of the chat gateway."""
+
+    async def on_refusal(self, refusal: RefusedDecision) -> None:
+        """A decision was refused."""
 
 
 class CallerCheck:
-    """Distinguishes people from agents. `is_chat` recognises the process of the chat gateway."""
+    """Distinguishes people from agents."""
 
-    def __init__(
-        self,
-        session_of: FindCallerSession,
-        tcp_callers: Callable[[Address, Address], Sequence[int]],
-        *,
-        is_chat: Callable[[Sequence[int]], bool] = lambda _pids: False,
-        only_in_chat: bool = False,
-        refused: Callable[[RefusedDecision], Awaitable[None]] = _ignore_refusal,
-    ) -> None:
-        self._find_session = session_of
-        self._tcp_callers = tcp_callers
-        self._is_chat = is_chat
+    def __init__(self, context: CallerContext, *, only_in_chat: bool = False) -> None:
+        self._context = context
         self._only_in_chat = only_in_chat
-        self._on_refusal = refused
 
     async def admit(self, scope: Scope) -> None:
         """Check that this caller may send the request. Raises AgentMayNotDecide, CallerUnknown, ApprovalOnlyInChat."""
@@ -112,7 +107,7 @@ class CallerCheck:
         session: SessionId | None = None
         try:
             pids = await asyncio.to_thread(self._caller_pids, scope)
-            if await asyncio.to_thread(self._is_chat, pids):
+            if await asyncio.to_thread(self._context.is_chat, pids):
                 return
             session = await self._session_of_pids(pids, reduces=request_class is RequestClass.REDUCING)
             if session is not None:
@@ -120,7 +115,7 @@ class CallerCheck:
             if request_class is RequestClass.APPROVAL and self._only_in_chat:
                 raise ApprovalOnlyInChat
         except OperatorError as why:
-            await self._on_refusal(RefusedDecision(why, path, tuple(pids), session))
+            await self._context.on_refusal(RefusedDecision(why, path, tuple(pids), session))
             raise
 
     async def caller_session(self, scope: Scope) -> SessionId | None:
@@ -129,7 +124,7 @@ class CallerCheck:
 
     async def _session_of_pids(self, pids: Sequence[int], *, reduces: bool = False) -> SessionId | None:
         try:
-            return await asyncio.to_thread(self._find_session, pids, reduces=reduces)
+            return await asyncio.to_thread(self._context.session_of, pids, reduces=reduces)
         except ProcessGone:
             raise CallerUnknown from None
 
@@ -140,7 +135,7 @@ class CallerCheck:
         if peer is not None:
             pids = (peer.pid,) if peer.pid > 0 else ()
         elif client and server:
-            pids = self._tcp_callers(_address(client), _address(server))
+            pids = self._context.tcp_callers(_address(client), _address(server))
         if not pids:
             raise CallerUnknown
         return pids

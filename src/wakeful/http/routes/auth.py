@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from wakeful.core.clock import Instant, iso
+from wakeful.core.clock import Clock, iso
 from wakeful.http.auth import CODE_SECONDS_MAX, LOGIN_SECONDS_MAX, Authenticator, cookie_in
 from wakeful.http.errors import LoginCodeWrong, PageNotServed
 from wakeful.http.gate import FailureLimiter, caller_of
@@ -27,12 +27,12 @@ class LoginRoutes:
         self,
         authenticator: Authenticator,
         limiter: FailureLimiter,
-        now: Callable[[], Instant],
+        clock: Clock,
         shut_down: Callable[[], None],
     ) -> None:
         self._authenticator = authenticator
         self._failure_limiter = limiter
-        self._now = now
+        self._clock = clock
         self._shut_down = shut_down
 
     def routes(self) -> Sequence[Route]:
@@ -65,7 +65,7 @@ class LoginRoutes:
         if self._authenticator.url is None:
             raise PageNotServed
         code = self._authenticator.logins.new_code()
-        until = iso(self._now().plus(CODE_SECONDS_MAX).wall)
+        until = iso(self._clock.now().plus(CODE_SECONDS_MAX).wall)
         return encode_response(LoginCode(code, f"{self._authenticator.url}#code={code}", until))
 
     async def may_decide(self, _request: HttpRequest[None]) -> EncodedResponse[Acknowledgement]:

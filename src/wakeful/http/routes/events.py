@@ -1,13 +1,13 @@
 """Routes for critical events and for the morning report. A report is made for each request and not kept."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
 from wakeful.alerts.mute_pause import PauseQuery
-from wakeful.core.clock import Instant
+from wakeful.core.clock import Clock
 from wakeful.http.responses import EncodedResponse, encode_response
 from wakeful.http.routing import HttpRequest, Route, get, post
 from wakeful.incidents.critical_log import CriticalLog
@@ -33,9 +33,9 @@ class ArchiveOrder(Struct, frozen=True, forbid_unknown_fields=True):
 class EventRoutes:
     """Reads the log. Archiving needs a person, because the record of an agent's actions must stay readable."""
 
-    def __init__(self, log: CriticalLog, now: Callable[[], Instant], paused: PauseQuery) -> None:
+    def __init__(self, log: CriticalLog, clock: Clock, paused: PauseQuery) -> None:
         self._log = log
-        self._now = now
+        self._clock = clock
         self._get_pause = paused
 
     def routes(self) -> Sequence[Route]:
@@ -46,13 +46,13 @@ class EventRoutes:
 
     async def archive(self, request: HttpRequest[ArchiveOrder]) -> EncodedResponse[ArchiveAnswer]:
         """Move older events to the gzip of their day, beside the log. Needs a person."""
-        before_wall = parse_moment(request.input.before, self._now().wall)
+        before_wall = parse_moment(request.input.before, self._clock.now().wall)
         count = await asyncio.to_thread(self._log.archive, before_wall)
         return encode_response(ArchiveAnswer(count, str(self._log.path)))
 
     async def events(self, request: HttpRequest[CriticalEventQuery]) -> EncodedResponse[CriticalEventList]:
         """The newest critical events since a time: how long ago (`24h`) or a date."""
-        since_wall = parse_moment(request.input.since, self._now().wall)
+        since_wall = parse_moment(request.input.since, self._clock.now().wall)
         events = await asyncio.to_thread(self._log.recent, since_wall)
         newest = events[-request.input.limit :]
         left_out = len(events) - len(newest)
@@ -67,16 +67,16 @@ class ReportQuery(Struct, frozen=True):
 class ReportRoutes:
     """Reads only, git included."""
 
-    def __init__(self, reports: ReportService, now: Callable[[], Instant]) -> None:
+    def __init__(self, reports: ReportService, clock: Clock) -> None:
         self._reports = reports
-        self._now = now
+        self._clock = clock
 
     def routes(self) -> Sequence[Route]:
         return (get("/api/report", self.report, Report, query=ReportQuery),)
 
     async def report(self, request: HttpRequest[ReportQuery]) -> EncodedResponse[Report]:
         """What happened since a time (`22:00`, `12h` or a date); without folders neither git nor logs are read."""
-        since_wall = parse_moment(request.input.since, self._now().wall)
+        since_wall = parse_moment(request.input.since, self._clock.now().wall)
         return encode_response(
             await self._reports.report_since(since_wall, with_folders=request.input.folders)
         )

@@ -1,6 +1,6 @@
 """Routes for mutes and the pause. They need a person: requests from inside a supervised session are refused."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -15,14 +15,15 @@ from wakeful.alerts.mute_pause_model import (
     mute_list,
     mute_record,
 )
-from wakeful.core.clock import Instant
+from wakeful.core.clock import Clock
 from wakeful.core.errors import SessionNotFound
-from wakeful.core.ids import SessionId, parse_session_id
+from wakeful.core.ids import parse_session_id
 from wakeful.core.query_result import QueryResult
 from wakeful.http.errors import PROBLEMS
 from wakeful.http.responses import EncodedResponse, encode_response
 from wakeful.http.routing import HttpRequest, Route, get, post
 from wakeful.views.records import PauseAnswer, UnmuteAnswer
+from wakeful.views.sessions import SessionQueries
 
 _Text = Annotated[str, Meta(max_length=300)]
 _Seconds = Annotated[float, Meta(gt=0, le=MUTE_SECONDS_MAX)]
@@ -63,12 +64,12 @@ class MuteRoutes:
     def __init__(
         self,
         mute_pause: MutePause,
-        now: Callable[[], Instant],
-        resolve: Callable[[str], SessionId],
+        clock: Clock,
+        queries: SessionQueries,
     ) -> None:
         self._mute_pause = mute_pause
-        self._now = now
-        self._resolve = resolve
+        self._clock = clock
+        self._queries = queries
 
     def routes(self) -> Sequence[Route]:
         one = "/api/sessions/{session_id}/mute"
@@ -96,19 +97,19 @@ class MuteRoutes:
     async def mutes(self, _request: HttpRequest[None]) -> EncodedResponse[MuteList]:
         """The mutes in force, and until when."""
         await self._mute_pause.reload()
-        now = self._now().wall
+        now = self._clock.now().wall
         return encode_response(
             mute_list(self._mute_pause.mutes(now), self._mute_pause.current_pause_record, now)
         )
 
     async def mute_session(self, request: HttpRequest[SessionMuteOrder]) -> EncodedResponse[MuteRecord]:
         """Send no alerts about one session for a time. Needs a person."""
-        return await self._mute(MuteKind.SESSION, self._resolve(request.id), request.input)
+        return await self._mute(MuteKind.SESSION, self._queries.resolve(request.id), request.input)
 
     async def mute(self, request: HttpRequest[MuteOrder]) -> EncodedResponse[MuteRecord]:
         """Send no alerts about a session, a project or one code for a time. Needs a person."""
         order = request.input
-        target = self._resolve(order.value) if order.kind is MuteKind.SESSION else order.value
+        target = self._queries.resolve(order.value) if order.kind is MuteKind.SESSION else order.value
         return await self._mute(order.kind, target, order)
 
     async def unmute(self, request: HttpRequest[UnmuteOrder]) -> EncodedResponse[UnmuteAnswer]:
@@ -128,6 +129,6 @@ class MuteRoutes:
     def _resolve_or_keep(self, text: str) -> str:
         """A session's whole id; one that was muted and is forgotten since is found by its whole id only."""
         try:
-            return self._resolve(text)
+            return self._queries.resolve(text)
         except SessionNotFound:
             return parse_session_id(text)
