@@ -175,7 +175,7 @@ class TopApp(App[None]):
             self.screen.redraw()
             self.screen.fetch_soon()
 
-    def _disconnected_text(self) -> str:
+    def disconnected_text(self) -> str:
         return disconnected_text(self._last_contact, self._disconnect_reason) if self._is_disconnected else ""
 
     def on_feed_status(self, overview: Overview) -> None:
@@ -304,15 +304,14 @@ class TopApp(App[None]):
         """One view after the other, until the session list is shown again."""
         chosen: str | None = key
         while chosen is not None:
-            view = View(
-                chosen,
-                self._client,
-                now=self._now,
-                give=self.confirm_and_send,
-                lost_words=self._disconnected_text,
-                mode=lambda: self._overview.mode if self._overview is not None else "",
-            )
-            chosen = await self.push_screen_wait(view)
+            chosen = await self.push_screen_wait(View(chosen, self._client, self))
+
+    def wall_time(self) -> float:
+        return self._now()
+
+    def daemon_mode(self) -> str:
+        """The mode of the daemon; empty while it is not known."""
+        return self._overview.mode if self._overview is not None else ""
 
     async def confirm_and_send(self, order: ActionRequest) -> None:
         """Ask for confirmation, send the order, show the result."""

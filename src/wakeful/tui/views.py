@@ -6,9 +6,9 @@ from when its data is.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 from textual import work
 from textual.app import ComposeResult
@@ -194,6 +194,21 @@ def _clock(stamp: str, now: float) -> str:
 REFRESH_DELAY_SECONDS: Final = 0.5
 
 
+class ViewHost(Protocol):
+    """The application that shows a view."""
+
+    def wall_time(self) -> float: ...
+
+    def daemon_mode(self) -> str:
+        """The mode of the daemon; empty while it is not known."""
+
+    def disconnected_text(self) -> str:
+        """Since when the daemon does not answer; empty while it does."""
+
+    async def confirm_and_send(self, order: ActionRequest) -> None:
+        """Ask for confirmation, send the order, show the result."""
+
+
 class View(ModalScreen[str | None]):
     """Left with the key of the next view; None is back to the sessions."""
 
@@ -217,20 +232,13 @@ class View(ModalScreen[str | None]):
         self,
         key: str,
         client: DaemonClient,
-        *,
-        now: Callable[[], float],
-        give: Callable[[ActionRequest], Awaitable[None]],
-        lost_words: Callable[[], str],
-        mode: Callable[[], str],
+        host: ViewHost,
     ) -> None:
         super().__init__()
         self._key = key
         self._kind = VIEW_KINDS[key]
         self._client = client
-        self._now = now
-        self._confirm_and_send = give
-        self._disconnected_text = lost_words
-        self._mode = mode
+        self._host = host
         self._entries: list[ViewEntry] = []
         self._selected = 0
         self._fetch_timer: Timer | None = None
@@ -252,7 +260,7 @@ class View(ModalScreen[str | None]):
             self._fetch_timer = self.set_timer(REFRESH_DELAY_SECONDS, self._fetch)
 
     def draw_head(self) -> None:
-        lost = self._disconnected_text()
+        lost = self._host.disconnected_text()
         lines: list[Line] = [((f" {lost} ", "lost"),)] if lost else []
         count = f"  {len(self._entries)}" if self._entries else ""
         lines.append(((f" {self._kind.title}", "title"), (count, "quiet")))
@@ -268,7 +276,7 @@ class View(ModalScreen[str | None]):
             shown.update(to_rich_text(entry.lines, self._styles()))
 
     def _styles(self) -> dict[str, str]:
-        return styles(self.app.theme, is_lost=bool(self._disconnected_text()))
+        return styles(self.app.theme, is_lost=bool(self._host.disconnected_text()))
 
     @work(exclusive=True, group="view")
     async def _fetch(self) -> None:
@@ -278,8 +286,8 @@ class View(ModalScreen[str | None]):
         except WakefulError:
             # The connection reports problems of the daemon, and the view is fetched again after them.
             return
-        entries = self._kind.entries(answer.body, self._now())
-        observing = self._mode() == "observe"
+        entries = self._kind.entries(answer.body, self._host.wall_time())
+        observing = self._host.daemon_mode() == "observe"
         await self._show([without_actions(each) if observing else each for each in entries])
 
     async def _show(self, entries: list[ViewEntry]) -> None:
@@ -318,5 +326,5 @@ class View(ModalScreen[str | None]):
 
     @work(group="orders")
     async def _send(self, order: ActionRequest) -> None:
-        await self._confirm_and_send(order)
+        await self._host.confirm_and_send(order)
         self.fetch_soon()
