@@ -29,7 +29,6 @@ from wakeful.gateway.prompt_delivery import PromptDelivery
 from wakeful.gateway.provider_guard import AuthWatch, ProviderGuard
 from wakeful.gateway.rules.access import Access, Role, stranger_line
 from wakeful.gateway.rules.breaker import Thresholds
-from wakeful.gateway.rules.errors import Fault
 from wakeful.gateway.rules.follow_ups import PROMPTS, cue_of
 from wakeful.gateway.rules.host import HealLimits, WatchLimits, format_reading
 from wakeful.gateway.rules.messages import (
@@ -108,9 +107,12 @@ class Gateway:
             context=ChatAnswerContext(self._workspaces, self._people, self._follow_ups, self._turn_store),
         )
         self._questions = self._new_questions(store)
+        self._turn_observers = TurnObservers()
         self.turns = self._new_turns()
         self._host = self._new_host()
         self._self_heal = self._new_self_heal()
+        for part in (self._answer_finisher, self._follow_ups, self._self_heal):
+            self._turn_observers.add(part.on_turn_end)
         self.host_watch = self._new_host_watch()
         self._decisions = Decisions(self.chat, clock, self._people.role_of)
         self.intake = self._new_intake()
@@ -244,9 +246,7 @@ class Gateway:
             output=TurnOutput(
                 self._answers,
                 self._answer_finisher,
-                TurnObservers(
-                    self._answer_finisher.on_turn_end, self._follow_ups.on_turn_end, self._on_turn_end
-                ),
+                self._turn_observers,
             ),
             limits=self._limits,
         )
@@ -346,9 +346,6 @@ class Gateway:
             trouble=lambda: self.intake.problem,
             log=str(self._log_path) if self._supervised else "what this gateway prints",
         )
-
-    async def _on_turn_end(self, turn: Turn, fault: Fault | None, seconds: float) -> None:
-        await self._self_heal.on_turn_end(turn, fault, seconds)
 
 
 class GatewayProblems:

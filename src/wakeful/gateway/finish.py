@@ -212,10 +212,13 @@ class AnswerFinisher:
 
 
 class TurnObservers:
-    """Implements needs.Witness: everybody who wants to know how turns end."""
+    """Hears how turns end, and passes it on. Handlers join once they are built."""
 
-    def __init__(self, *told: TurnEndHandler) -> None:
-        self._handlers = told
+    def __init__(self) -> None:
+        self._handlers: list[TurnEndHandler] = []
+
+    def add(self, handler: TurnEndHandler) -> None:
+        self._handlers.append(handler)
 
     async def on_turn_end(self, turn: Turn, fault: Fault | None, seconds: float) -> None:
         for each in self._handlers:
