@@ -18,7 +18,8 @@ from wakeful.control.provider import OneShot
 from wakeful.core.errors import WorldError
 from wakeful.gateway.answer import ChatAnswers
 from wakeful.gateway.commands import ChatCommands, Decisions, Views
-from wakeful.gateway.finish import AnswerFinisher, Rights, TurnObservers
+from wakeful.gateway.contexts import ChatAnswerContext, ChatIntakeContext, ChatTurns, GatewayProblems
+from wakeful.gateway.finish import AnswerFinisher, TurnObservers
 from wakeful.gateway.follow_ups import FollowUpRules, FollowUps
 from wakeful.gateway.host import GatewayHost, HostReader
 from wakeful.gateway.host_monitor import AdminNotifier, HostWatch, SelfHeal, reload_mutes
@@ -27,17 +28,9 @@ from wakeful.gateway.people import People
 from wakeful.gateway.permissions import ChatQuestions
 from wakeful.gateway.prompt_delivery import PromptDelivery
 from wakeful.gateway.provider_guard import AuthWatch, ProviderGuard
-from wakeful.gateway.rules.access import Access, Role, stranger_line
+from wakeful.gateway.rules.access import Access, Role
 from wakeful.gateway.rules.breaker import Thresholds
-from wakeful.gateway.rules.follow_ups import PROMPTS, cue_of
 from wakeful.gateway.rules.host import HealLimits, WatchLimits, format_reading
-from wakeful.gateway.rules.messages import (
-    ButtonPress,
-    Buttons,
-    ConversationKey,
-    IncomingMessage,
-    with_context,
-)
 from wakeful.gateway.rules.pool import Pool, PoolLimits
 from wakeful.gateway.rules.turn import Turn
 from wakeful.gateway.telegram import TelegramChat
@@ -346,110 +339,3 @@ class Gateway:
             trouble=lambda: self.intake.problem,
             log=str(self._log_path) if self._supervised else "what this gateway prints",
         )
-
-
-class GatewayProblems:
-    """Writes what does not work now to the file that `status` and `doctor` show."""
-
-    def __init__(self, file: ProblemFile, failures: FailedParts) -> None:
-        self._file = file
-        self._failures = failures
-        # Why no updates arrive, if they do not.
-        self._update_problem = ""
-
-    def set_update_problem(self, words: str) -> None:
-        self._update_problem = words
-        self.write()
-
-    def write(self) -> None:
-        words = (self._update_problem, *self._failures.lines)
-        self._file.write("; ".join(each for each in words if each))
-
-
-class ChatIntakeContext:
-    """The people, the prompts and the problems of one gateway, for its intake."""
-
-    def __init__(self, config: Config, people: People, chat: TelegramChat, problems: GatewayProblems) -> None:
-        self._config = config
-        self._people = people
-        self._chat = chat
-        self._problems = problems
-
-    def is_allowed(self, update: IncomingMessage | ButtonPress) -> bool:
-        return self._people.is_allowed(update)
-
-    async def try_pairing(self, message: IncomingMessage) -> bool:
-        return await self._people.try_pairing(message)
-
-    def stranger_line(self, user_id: int) -> str:
-        return stranger_line(user_id, frozenset(self._config.gateway.allow))
-
-    def prompt_of(self, message: IncomingMessage) -> str:
-        action = cue_of(message.text)
-        if action is not None:
-            return PROMPTS[action]
-        conversation = self._config.conversation
-        quoted = message.quoted if conversation.enable_reply_context_injection else None
-        return with_context(message.text, quoted, conversation.reply_context_max_chars)
-
-    def own_name(self) -> str:
-        return self._chat.name
-
-    def report_problem(self, words: str) -> None:
-        self._problems.set_update_problem(words)
-
-
-class ChatAnswerContext:
-    """Rights, buttons and keys of turns, for finishing their answers."""
-
-    def __init__(
-        self, workspaces: Workspaces, people: People, follow_ups: FollowUps, turn_store: TurnStore
-    ) -> None:
-        self._workspaces = workspaces
-        self._people = people
-        self._follow_ups = follow_ups
-        self._turn_store = turn_store
-
-    def rights_of(self, turn: Turn) -> Rights:
-        send_from = self._workspaces.chat(turn.key).send_from
-        is_admin = self._people.role_of(turn.user_id) is Role.ADMIN
-        return Rights(is_admin, Path(send_from) if send_from else None)
-
-    def buttons(self, turn: Turn, text: str) -> Buttons:
-        return self._follow_ups.buttons(turn, text)
-
-    def key_of(self, turn: Turn) -> str:
-        return self._turn_store.key_of(turn)
-
-
-class ChatTurns:
-    """The stored turns, for follow-ups. Presses arrive through the intake, so it joins when it is built."""
-
-    def __init__(self, turn_store: TurnStore, workspaces: Workspaces) -> None:
-        self._turn_store = turn_store
-        self._workspaces = workspaces
-        self._intakes: list[Intake] = []
-
-    def add_intake(self, intake: Intake) -> None:
-        """Queue turns there."""
-        self._intakes.append(intake)
-
-    async def find(self, update_id: int) -> Turn | None:
-        return await self._turn_store.find(update_id)
-
-    async def newest_answer(self, key: ConversationKey) -> Turn | None:
-        return await self._turn_store.newest_answer(key)
-
-    async def queue(self, turn: Turn) -> None:
-        stored = await self._turn_store.save(turn)
-        for intake in self._intakes:
-            await intake.queue(stored)
-
-    def describe(self, turn: Turn) -> str:
-        workspace = self._workspaces.workspace(turn.key)
-        lines = [f"Provider: {turn.provider}", f"Session: {turn.session_id}", f"Folder: {workspace.cwd}"]
-        if any(turn.tokens):
-            lines.append(f"Tokens of this answer: {turn.tokens[0]} in, {turn.tokens[1]} out")
-        if turn.cost_usd is not None:
-            lines.append(f"Cost of this answer: {turn.cost_usd:.4f} USD")
-        return "\n".join(lines)
