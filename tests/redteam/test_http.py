@@ -410,6 +410,7 @@ def test_idle_connections_leave_watching_its_descriptors(house: RawHttpDaemon, r
 
 SUBSCRIBERS = 400
 SUBSCRIBERS_BYTES_MAX = 64 * 1024 * 1024
+KEPT_BYTES_MAX = 16 * 1024 * 1024
 
 
 def test_silent_subscribers_are_bounded_and_given_back(house: RawHttpDaemon, redteam: Redteam) -> None:
@@ -424,7 +425,8 @@ def test_silent_subscribers_are_bounded_and_given_back(house: RawHttpDaemon, red
     redteam.figure(f"{SUBSCRIBERS} silent subscribers", cost)
     redteam.attack("Subscribers", f"{first:,} B at most", held=first < SUBSCRIBERS_BYTES_MAX)
     second = _silent_crowd(house, redteam.rounds(2, 12)) - memory
-    redteam.attack("Subscribers", f"{second:,} B for another crowd", held=second < 1.3 * first)
+    # The allocator keeps some of what was freed; a crowd that is not given back is another `first`.
+    redteam.attack("Subscribers", f"{second:,} B for another crowd", held=second < first + KEPT_BYTES_MAX)
     assert "Traceback" not in house.said()
 
 

@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from wakeful.control.provider import Provider
 
 
-_FILES: Final = (name for folder in __path__ for name in os.listdir(folder))  # noqa: PTH208 - pathlib is slower
-NAMES: Final = tuple(
-    sorted(each[:-3] for each in _FILES if each.endswith(".py") and not each.startswith("_"))
-)
+def _list_names() -> tuple[str, ...]:
+    files = (name for folder in __path__ for name in os.listdir(folder))  # noqa: PTH208 - pathlib is slower
+    return tuple(sorted(each[:-3] for each in files if each.endswith(".py") and not each.startswith("_")))
+
+
+NAMES: Final = _list_names()
 
 
 def provider(name: str) -> "Provider":
