@@ -1,43 +1,4 @@
 """The watchdog's functions and constants under their documented import path."""
 
-from wakeful.watchdog.api import (
-    DURATION_THRESHOLD,
-    ERROR_CASCADE_THRESHOLD,
-    FAILURE_MESSAGE,
-    ISSUE_COOLDOWN,
-    MAX_REVIVALS,
-    SILENCE_THRESHOLD,
-    WATCHDOG_INTERVAL,
-    BadSetting,
-    Cycle,
-    FolderGone,
-    Refused,
-    Work,
-    assess_session_health,
-    attempt_revival,
-    check_all_sessions,
-    create_investigation_issue,
-    read_recent_tool_calls,
-    watchdog_loop,
-)
-
-__all__ = [
-    "DURATION_THRESHOLD",
-    "ERROR_CASCADE_THRESHOLD",
-    "FAILURE_MESSAGE",
-    "ISSUE_COOLDOWN",
-    "MAX_REVIVALS",
-    "SILENCE_THRESHOLD",
-    "WATCHDOG_INTERVAL",
-    "BadSetting",
-    "Cycle",
-    "FolderGone",
-    "Refused",
-    "Work",
-    "assess_session_health",
-    "attempt_revival",
-    "check_all_sessions",
-    "create_investigation_issue",
-    "read_recent_tool_calls",
-    "watchdog_loop",
-]
+from wakeful.watchdog.api import *  # noqa: F403 - `api` lists the names
+from wakeful.watchdog.api import __all__  # noqa: F401 - the same for `import *`
