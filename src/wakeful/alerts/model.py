@@ -14,6 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.core.clock import iso
+from wakeful.core.ids import agent_of_member
 from wakeful.core.labels import strip_mentions
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
@@ -367,9 +368,18 @@ def _incident_command(told: Incident, inside: Sequence[Member]) -> str:
         return join(LOGINS[told.scope])
     if MemberStatus.UNSEEN in fates:
         return "wakeful services"
-    if told.cause in _LOST_CAUSES and fates & {MemberStatus.LEFT_ALONE, MemberStatus.GIVEN_UP}:
-        return "wakeful restore"
+    left = [each for each in inside if each.fate in {MemberStatus.LEFT_ALONE, MemberStatus.GIVEN_UP}]
+    if told.cause in _LOST_CAUSES and left:
+        return _restore_command(left)
     return "wakeful incidents" if inside else "wakeful incidents --all"
+
+
+def _restore_command(left: Sequence[Member]) -> str:
+    """Sessions are restored together; an agent without one is started where a person attaches to it."""
+    agents = [name for each in left if (name := agent_of_member(each.id)) is not None]
+    if len(agents) < len(left):
+        return "wakeful restore"
+    return f"wakeful attach {agents[0]}" if len(agents) == 1 else "wakeful services"
 
 
 class AlertBody(Struct, frozen=True, kw_only=True):

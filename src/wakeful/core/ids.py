@@ -33,9 +33,17 @@ SessionId = NewType("SessionId", str)
 """A supervised session: `claude-<uuid>`, `codex-<uuid>`, or the name of a log folder or file."""
 
 
+_AGENT_PREFIX: Final = "agent-"
+
+
 def agent_member_id(name: str) -> SessionId:
     """The id of a hub agent in actions and incidents; the agent may have no session yet."""
-    return SessionId(f"agent-{name}")
+    return SessionId(f"{_AGENT_PREFIX}{name}")
+
+
+def agent_of_member(member_id: SessionId) -> str | None:
+    """The hub agent that `agent_member_id` named so; None for a session."""
+    return member_id.removeprefix(_AGENT_PREFIX) if member_id.startswith(_AGENT_PREFIX) else None
 
 
 def parse_session_id(text: str) -> SessionId:

@@ -1,5 +1,7 @@
 """What people read: at a glance, complete, and nothing in it that an agent could have put there to mislead."""
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 from bench.alert_examples import EXAMPLES
@@ -208,6 +210,25 @@ def test_many_sessions_with_one_cause_are_one_text() -> None:
     assert lines[1] == "Where: s0, s1, s2, s3, s4 and 3 more"
     assert lines[-1] == "→ claude /login"
     assert len(lines) <= LINES_MAX
+
+
+@pytest.mark.parametrize(
+    ("ids", "command"),
+    [
+        (("agent-fox",), "wakeful attach fox"),
+        (("agent-fox", "agent-owl"), "wakeful services"),
+        (("agent-fox", "claude-1"), "wakeful restore"),
+        (("claude-1",), "wakeful restore"),
+    ],
+)
+def test_an_agent_whose_server_ended_is_not_sent_to_restore(ids: Sequence[str], command: str) -> None:
+    """`wakeful restore` knows sessions: of agents without one it says that nothing was lost."""
+    lost = Incident("i-1", Cause.TMUX_SERVER, "/run/tmux.sock", 0.0, 0.0, None, (), "its tmux server ended")
+    for each in map(SessionId, ids):
+        lost = lost.with_session(each, 0.0, each).with_treatment(
+            each, MemberStatus.LEFT_ALONE, "nothing (why)"
+        )
+    assert incident_text(lost).splitlines()[-1] == f"→ {command}"
 
 
 def test_sessions_of_one_name_are_told_apart() -> None:
