@@ -180,6 +180,19 @@ def test_a_server_that_died_is_doubted_first(place: Place) -> None:
     wait_for(lambda: event_of(place.look(spec())) is AgentEvent.SESSION_LOST or None, "second look")
 
 
+def test_a_loss_that_was_settled_is_not_doubted_again(place: Place) -> None:
+    """The next daemon remembers no servers: what was stale stays stale, and can be started at once."""
+    place.start(spec())
+    os.kill(place.server.pid, signal.SIGKILL)
+    wait_for(lambda: event_of(place.look(spec())) is AgentEvent.UNSEEN or None, "loss of sight")
+    place.clock.advance(SERVER_LOSS_SECONDS)
+    wait_for(lambda: event_of(place.look(spec())) is AgentEvent.SESSION_LOST or None, "second look")
+    place.lost_since.clear()
+    found = place.look(spec())
+    assert (event_of(found), found.reason) == (AgentEvent.SESSION_LOST, "its tmux server ended")
+    assert event_of(place.start(spec())) is AgentEvent.READY
+
+
 def test_the_end_of_the_doubt_is_told(place: Place) -> None:
     """The hub looks again at once: its next round may be ten seconds away."""
 

@@ -11,6 +11,7 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -57,6 +58,8 @@ class AgentMark(Struct, frozen=True):
     ready: bool
     # The tmux server of its pane. Marks of earlier versions have none.
     server: Process | None = None
+    # The end of that server was seen to have ended the agent too: nothing is left to doubt.
+    server_lost: bool = False
 
 
 class AgentMarks:
@@ -97,6 +100,7 @@ class AgentMarks:
 
 EXITED_TO_SHELL: Final = "agent exited to a shell"
 ENDED: Final = "session dead"
+SERVER_ENDED: Final = "its tmux server ended"
 
 
 class AgentPaneState(Struct, frozen=True):
@@ -219,7 +223,7 @@ class TmuxAgentRuntime:
         if listing.sight is ProcessState.UNKNOWN:
             return observation
         if listing.sight is ProcessState.DEAD or _lost_its_server(mark):
-            return self._without_server(observation, mark)
+            return self._without_server(spec, observation, mark)
         self._lost_since.pop(None, None)
         if gone:
             return _lost_agent(observation, ENDED)
@@ -263,7 +267,9 @@ class TmuxAgentRuntime:
             return server_state(self._socket)
         return ProcessState.DEAD if _lost_its_server(mark) else ProcessState.ALIVE
 
-    def _without_server(self, observation: AgentObservation, mark: AgentMark | None) -> AgentObservation:
+    def _without_server(
+        self, spec: AgentSpec, observation: AgentObservation, mark: AgentMark | None
+    ) -> AgentObservation:
         """The socket has no server. Without a mark there is no agent; with one, its state is unknown at first."""
         if mark is None:
             return _absent_agent(observation)
@@ -273,6 +279,8 @@ class TmuxAgentRuntime:
             return _lost_agent(observation, ENDED)
         if process.boot_id != proc.boot_id():
             return _lost_agent(observation, "the host was restarted")
+        if mark.server_lost:
+            return _lost_agent(observation, SERVER_ENDED)
         now = self._clock.now().awake
         if mark.server not in self._lost_since:
             self._lost_since[mark.server] = now
@@ -282,7 +290,10 @@ class TmuxAgentRuntime:
         if alive or now - lost_at < SERVER_LOSS_SECONDS:
             lives = f"; process {process.pid} lives on without a terminal" if alive else ""
             return replace(observation, reason=f"the tmux server ended{lives}")
-        return _lost_agent(observation, "its tmux server ended")
+        with suppress(TmuxFailed):
+            # A note that cannot be kept costs the next daemon the same few seconds.
+            self._marks.save(spec.name, replace(mark, server_lost=True))
+        return _lost_agent(observation, SERVER_ENDED)
 
     async def _check_ready(
         self, spec: AgentSpec, mark: AgentMark | None, observation: AgentObservation
