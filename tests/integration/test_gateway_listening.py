@@ -13,12 +13,14 @@ import pytest
 
 from support.real_clients import wait_for
 from wakeful.client import turn_stream as listening
-from wakeful.client.async_client import SessionsApiClient
 from wakeful.control.turn_events import Ended, Gone, PromptUnread, TurnEvent
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import EPOCH_VARIABLE, SESSION_VARIABLE
+from wakeful.core.process import ProcessState
+from wakeful.daemon.control import LocalProcesses
 from wakeful.integrations.claude_code.turn_reader import ClaudeTurnReader
 from wakeful.linux import proc
+from wakeful.testing.virtual_clock import VirtualClock
 
 PROMPT_ID = "11111111-1111-5111-8111-111111111111"
 SESSION = SessionId("claude-22222222-2222-5222-8222-222222222222")
@@ -83,9 +85,9 @@ def test_an_agent_is_ended_with_the_program_below_its_wrapper(tmp_path: Path) ->
     files = [tmp_path / "agent", tmp_path / "tool"]
     wait_for(lambda: all(_pid(each) for each in files) or None, "an agent and its tool")
     pids = [_pid(each) for each in files]
-    sessions = SessionsApiClient(str(tmp_path / "no.sock"), tmp_path)
+    processes = LocalProcesses(VirtualClock(), tmp_path)
     try:
-        assert asyncio.run(sessions.kill_process(SESSION))
+        assert set(asyncio.run(processes.kill(SESSION_VARIABLE, SESSION))) == {ProcessState.DEAD}
         assert wrapper.wait(5) == -signal.SIGKILL
         assert [proc.identify_or_none(pid) is not None for pid in pids] == [False, True]
     finally:

@@ -22,10 +22,10 @@ from support.real_clients import wait_for
 from support.stub_clients import stand_in, tool_runner
 from support.tmux_server import Server
 from wakeful.agents.model import AgentRuntime, AgentSpec
-from wakeful.client.async_client import SessionsApiClient
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.managed_session import ManagedSession, PaneAddress
+from wakeful.core.managed_session import SESSION_VARIABLE, ManagedSession, PaneAddress
 from wakeful.core.process import Process
+from wakeful.daemon.control import LocalProcesses
 from wakeful.integrations.codex.driver import CodexDriver
 from wakeful.integrations.driver_support import RunFolder, agent_of, stop_managed_process
 from wakeful.integrations.tmux.agent_runtime import AgentMark, AgentMarks, TmuxAgentRuntime
@@ -212,10 +212,8 @@ async def _stop_agent(process: Process, folder: Path) -> None:
 
 
 async def _end_for_gateway(process: Process, folder: Path) -> None:
-    sessions = SessionsApiClient(str(folder / "none.sock"), folder)
-    session_id = SessionId(f"claude-{uuid4()}")
-    sessions._turns._process_by_session[session_id] = process  # as the daemon's record would have told it
-    await sessions.kill_process(session_id)
+    del process  # no record is read: only the mark counts
+    await LocalProcesses(VirtualClock(), folder).kill(SESSION_VARIABLE, f"claude-{uuid4()}")
 
 
 async def _end_step(process: Process, folder: Path) -> None:

@@ -126,6 +126,11 @@ class ScriptedProcesses:
     def environ(self) -> Mapping[str, str]:
         return {"PATH": "/usr/bin"}
 
+    async def kill(self, variable: str, value: str) -> list[ProcessState]:
+        killed = self.processes_with_variable(variable, value)
+        self.dead.update(killed)
+        return [ProcessState.DEAD for _ in killed]
+
     def open_event_log(self, name: str, process: Process, cwd: str) -> None:
         del process, cwd
         self.registered.append(name)

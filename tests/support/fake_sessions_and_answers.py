@@ -104,9 +104,13 @@ class ScriptedSessions:
         self.alive.discard(session_id)
         return answered
 
-    async def kill_process(self, session_id: SessionId) -> bool:
-        self._act("end_process", session_id)
-        return session_id in self.alive
+    async def end_runaway(self, session_id: SessionId) -> ActionReply:
+        reply = self._act("end_process", session_id)
+        return (
+            reply
+            if session_id in self.alive
+            else ActionReply(ActionOutcome.DECLINED, "it has no process", session_id)
+        )
 
     async def revive(self, session_id: SessionId) -> ActionReply:
         return self._act("revive", session_id)

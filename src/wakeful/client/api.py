@@ -71,11 +71,8 @@ class SessionsApi(Protocol):
     async def stop(self, session_id: SessionId, *, by_itself: bool = False) -> ActionReply:
         """End it. Its conversation can be resumed. `by_itself`: no person asked for it."""
 
-    async def kill_process(self, session_id: SessionId) -> bool:
-        """End its process as a crash would: the healer brings it back, asks first where it must, and continues its turn.
-
-        False: no process of it was found.
-        """
+    async def end_runaway(self, session_id: SessionId) -> ActionReply:
+        """Propose to end its process in its turn, as a crash would: the daemon decides, brings it back and continues its turn."""
 
     async def revive(self, session_id: SessionId) -> ActionReply:
         """Propose to bring it back: the daemon decides."""

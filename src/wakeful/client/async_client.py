@@ -5,7 +5,6 @@ would lose.
 """
 
 import asyncio
-import signal
 import socket
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -25,11 +24,8 @@ from wakeful.control.turn_events import TurnEvent
 from wakeful.core.errors import AmbiguousSession, SessionNotFound
 from wakeful.core.ids import SessionId, parse_session_id
 from wakeful.core.leases import prompt_id_for
-from wakeful.core.process import ProcessState
-from wakeful.integrations.driver_support import agent_of
 from wakeful.integrations.providers import provider as client
 from wakeful.judging.session_record import SessionRecord
-from wakeful.linux.terminate import terminate
 from wakeful.reports.model import Report
 from wakeful.views.records import DecisionRecord, Overview
 
@@ -43,8 +39,6 @@ REPORT_SECONDS_MAX: Final = 30.0
 # A start takes up to a minute, its first word 20 s more, and others may be before it in the queue of a busy machine.
 START_SECONDS_MAX: Final = 180.0
 ACTION_SECONDS_MAX: Final = 60.0
-# After SIGKILL the kernel may still take a moment.
-KILL_SECONDS_MAX: Final = 5.0
 
 
 class AsyncDaemonClient:
@@ -168,12 +162,8 @@ class SessionsApiClient:
     async def stop(self, session_id: SessionId, *, by_itself: bool = False) -> ActionReply:
         return await self._post_action(session_id, "stop", {"by_gateway": by_itself})
 
-    async def kill_process(self, session_id: SessionId) -> bool:
-        processes = await self._turns.processes_of(session_id)
-        is_meant = agent_of(session_id, session_id.partition("-")[2])
-        steps = ((signal.SIGKILL, KILL_SECONDS_MAX),)
-        endings = [await terminate(each, steps, is_meant=is_meant) for each in processes]
-        return bool(endings) and all(each.sight is ProcessState.DEAD for each in endings)
+    async def end_runaway(self, session_id: SessionId) -> ActionReply:
+        return await self._post_action(session_id, "revive", {"by_gateway": True, "runaway": True})
 
     async def revive(self, session_id: SessionId) -> ActionReply:
         return await self._post_action(session_id, "revive", {"by_gateway": True}, START_SECONDS_MAX)

@@ -145,13 +145,6 @@ class TurnStream:
             self._process_by_session[session_id] = found
         return found
 
-    async def processes_of(self, session_id: SessionId) -> list[Process]:
-        """All living processes of its agent: npm's wrapper and the program below it, which does not end with it. No tools."""
-        process = await self.process_of(session_id)
-        carriers = proc.processes_with_variable(SESSION_VARIABLE, session_id, os.getuid())
-        others = [each for each in carriers if each != process and not is_tool(each)]
-        return [*others, process] if process is not None else others
-
     async def _fetch_pid(self, session_id: SessionId) -> int | None:
         try:
             return await self._fetch_daemon_pid(session_id)

@@ -31,7 +31,7 @@ from wakeful.core.errors import OperatorError, WorldError
 from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
 from wakeful.core.leases import conversation_id_for, prompt_id_for
-from wakeful.core.managed_session import ManagedSession, PaneAddress
+from wakeful.core.managed_session import SESSION_VARIABLE, ManagedSession, PaneAddress
 from wakeful.core.process import Process, ProcessState
 from wakeful.effects.rules import Effect
 from wakeful.judging import interrupted_calls as effects
@@ -353,6 +353,30 @@ class SessionController:
             ActionIntent(planned=self._current_address(session), final=final),
             lambda: OBSERVING if self._mode == "observe" else None,
             stopped,
+        )
+
+    async def end_process(self, text: str) -> ActionRecord:
+        """End its process as a crash would: its turn is not over, and the tools of the turn are left as they are."""
+        session, _managed = self._find_managed(text)
+
+        async def killed(current: ManagedSession) -> ActionResult:
+            seen = await self._processes.kill(SESSION_VARIABLE, current.session_id)
+            if not seen:
+                return ActionResult(ActionOutcome.INEFFECTIVE, "it has no process")
+            if any(each is not ProcessState.DEAD for each in seen):
+                return ActionResult(ActionOutcome.UNVERIFIED, "its process was killed and not seen dead")
+            return ActionResult(ActionOutcome.CONFIRMED, "its process was killed")
+
+        return await self._run_action(
+            ActionKind.STOP,
+            session,
+            ActionIntent(planned=self._current_address(session)),
+            lambda: (
+                (OBSERVING if self._mode == "observe" else None)
+                or self._dead_reason(session)
+                or self._stopped_reason(session)
+            ),
+            killed,
         )
 
     async def resume(

@@ -211,6 +211,9 @@ class HostProcesses(Protocol):
     def environ(self) -> Mapping[str, str]:
         """The daemon's own environment."""
 
+    async def kill(self, variable: str, value: str) -> Sequence[ProcessState]:
+        """Kill the agents with exactly this variable, and none of their tools; how each was seen afterwards."""
+
     def open_event_log(self, name: str, process: Process, cwd: str) -> None:
         """Open the event log by which a program without a conversation is watched."""
 

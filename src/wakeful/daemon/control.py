@@ -5,8 +5,10 @@ second set of the same drivers and gate, which a pause stops.
 """
 
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -34,7 +36,7 @@ from wakeful.integrations.tmux.prompt_in_log import has_prompt
 from wakeful.linux import proc
 from wakeful.linux.child_environment import agent_environ, kept_back
 from wakeful.linux.owner_only import owner_only
-from wakeful.linux.terminate import terminate_marked
+from wakeful.linux.terminate import has_variable, terminate, terminate_marked
 from wakeful.sources.tool_processes import TOOL_VARIABLES, is_tool
 from wakeful.storage.base import ActionOutcome, Store
 
@@ -158,6 +160,10 @@ class GateEvents:
             each.forget_typed(session_id)
 
 
+# After SIGKILL the kernel may still take a moment.
+KILL_SECONDS_MAX: Final = 5.0
+
+
 class LocalProcesses:
     """Processes of this host, as acts need them."""
 
@@ -180,6 +186,12 @@ class LocalProcesses:
 
     def environ(self) -> Mapping[str, str]:
         return agent_environ(os.environ)
+
+    async def kill(self, variable: str, value: str) -> Sequence[ProcessState]:
+        # npm's wrapper has the mark too, and the program below it does not end with it.
+        meant, steps = has_variable(variable, value), ((signal.SIGKILL, KILL_SECONDS_MAX),)
+        found = self.processes_with_variable(variable, value)
+        return [(await terminate(each, steps, is_meant=meant)).sight for each in found]
 
     def open_event_log(self, name: str, process: Process, cwd: str) -> None:
         opened = {"at": iso(self._clock.now().wall), "event": "opened", "pid": process.pid, "cwd": cwd}

@@ -42,6 +42,7 @@ from wakeful.gateway.turn_listener import (
 )
 from wakeful.gateway.turn_store import TurnStore
 from wakeful.gateway.withheld import show_button, withheld_text
+from wakeful.storage.base import ActionOutcome
 
 log = logging.getLogger("wakeful.gateway")
 
@@ -136,11 +137,15 @@ class TurnRunner:
     async def replace_process(self, key: ConversationKey) -> bool:
         """End the process of the turn that runs; the healer has the turn go on in another. False: none is heard of.
 
-        As a crash, not as a stop: what was stopped is over, and its turn with it. The healer keeps to its budget, and
-        asks a person first where a call that reaches others was cut off.
+        As a crash, not as a stop: what was stopped is over, and its turn with it. The daemon decides: it leaves alone what
+        it could not bring back by itself.
         """
         ear = self._listeners.get(key)
-        if ear is None or not await self._sessions.kill_process(ear.session_id):
+        if ear is None:
+            return False
+        reply = await self._sessions.end_runaway(ear.session_id)
+        if reply.outcome is not ActionOutcome.CONFIRMED:
+            log.info("the process of %s was not ended: %s", ear.session_id, reply.words)
             return False
         log.warning("the process of %s was ended in its turn: the healer goes on with it", ear.session_id)
         return True

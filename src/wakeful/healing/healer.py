@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from msgspec.structs import replace
@@ -182,6 +183,40 @@ class Healer:
         treated = asyncio.ensure_future(self._treat_confirmed(session))
         self._scheduler.occupy(session_id, treated)
         return await asyncio.shield(treated)
+
+    async def end_runaway(self, text: str) -> ActionRecord:
+        """The chat gateway saw that its process takes too much of the host: the plan decides whether it is ended.
+
+        It is brought back as after a crash, so what a revival would be refused for speaks against it: a call that
+        reaches others, a spent budget, a person's stop. Raises SessionNotFound, NotManaged.
+        """
+        session = self._registry.find(text)
+        self._situations.require_managed(session.subject.id)
+        await self._scheduler.wait_idle(session.subject.id)
+        ended = asyncio.ensure_future(self._end_runaway(session))
+        self._scheduler.occupy(session.subject.id, ended)
+        return await asyncio.shield(ended)
+
+    async def _end_runaway(self, session: TrackedSession) -> ActionRecord:
+        session_id, now = session.subject.id, self._clock.now()
+        if session.verdict is None:
+            return _declined_end(session_id, "it was not judged yet")
+        found = HealingCase(
+            session_id=session_id, work="", project="", code=None, opened_at=now.wall, code_since=now.wall
+        )
+        case = self._cases.get(session_id) or found
+        # How long it takes too much, and whether it makes progress meanwhile, was looked at before.
+        situation = replace(
+            self._situations.build(session, case, now),
+            code=FindingCode.RUNAWAY,
+            for_seconds=inf,
+            since_progress_seconds=inf,
+            breaker_seconds=self._reviver.limiter.breaker_seconds,
+        )
+        decision = plan(situation, case.history(now.wall), self._rules())
+        if decision.step not in ACTING_STEPS:
+            return _declined_end(session_id, decision.reason)
+        return await self._reviver.end_process(session_id)
 
     async def _treat_confirmed(self, session: TrackedSession) -> ActionRecord:
         """Treat it; if it has only just been found, once more when that has lasted."""
@@ -475,3 +510,7 @@ class Healer:
         activity = session.activity
         in_outage = self._cases.is_in_outage(session.subject.id)
         return in_outage and activity.in_turn and not is_answered(activity)
+
+
+def _declined_end(session_id: SessionId, reason: str) -> ActionRecord:
+    return ActionRecord(session_id, ActionKind.STOP, session_id, ActionOutcome.DECLINED, reason)

@@ -96,6 +96,10 @@ class Reviver:
         """How its last act ended, as far as this daemon did one."""
         return self._outcomes.get(session_id, ActionOutcome.UNVERIFIED)
 
+    async def end_process(self, session_id: SessionId) -> ActionRecord:
+        """End the process of a runaway; no person asked, so a pause stops this."""
+        return await self._controller.end_process(session_id)
+
     async def revive(
         self, session: TrackedSession, case: HealingCase, decision: HealingDecision, *, asked: bool = False
     ) -> HealingCase | None:

@@ -53,7 +53,9 @@ ACTS: Final = {
     "_pool.restart": {"gateway/host_monitor.py"},
     "_pool.restart_all": {"gateway/host_monitor.py"},
     "_runner.replace_process": {"gateway/turn_queue.py"},
-    "_sessions.kill_process": {"gateway/turn_runner.py"},
+    "_sessions.end_runaway": {"gateway/turn_runner.py"},
+    "_healer.end_runaway": {"http/routes/healing.py"},
+    "_reviver.end_process": {"healing/healer.py"},
     "_sessions.revive": {"gateway/turn_listener.py"},
     "_healer.propose": {"http/routes/healing.py"},
 }

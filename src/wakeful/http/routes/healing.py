@@ -45,10 +45,12 @@ class ReviveOrder(Struct, frozen=True, forbid_unknown_fields=True):
     """`approved`: a person has checked the interrupted calls and lets it go on.
 
     `by_gateway`: the chat gateway proposes it by itself, so the limits of Wakeful's own actions apply.
+    `runaway`: its process takes too much of the host and is to be ended first; only with `by_gateway`.
     """
 
     approved: bool = False
     by_gateway: bool = False
+    runaway: bool = False
     by: Annotated[str, Meta(max_length=300)] = UNNAMED_OPERATOR
 
 
@@ -85,6 +87,8 @@ class HealingRoutes:
     async def revive(self, request: HttpRequest[ReviveOrder]) -> EncodedResponse[ActionRecord]:
         """Resume a managed session with a problem now. Needs a person."""
         session_id, order = request.id, request.input
+        if order.by_gateway and order.runaway:
+            return action_response(await self._healer.end_runaway(session_id))
         if order.by_gateway:
             return action_response(await self._healer.propose(session_id))
         try:
