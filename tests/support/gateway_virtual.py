@@ -59,6 +59,7 @@ class GatewayParts:
         self.admins: set[int] = set()
         self.bot = BOT
         self.bot_name = "our_bot"
+        self.paused = False
         # Status reports for outside observers, the newest last.
         self.told: list[str] = []
 
@@ -143,6 +144,7 @@ class Gateway:
             questions=self.questions,
             course=self.course,
             sessions=sessions,
+            is_paused=self._is_paused,
         )
         self.intake = Intake(
             chat=chat,
@@ -158,6 +160,9 @@ class Gateway:
             ],
         )
         self._tasks: list[asyncio.Task[None]] = []
+
+    async def _is_paused(self) -> bool:
+        return self.parts.paused
 
     def seat_for(self, key: ConversationKey) -> Workspace:
         if self._seat is not None:

@@ -255,7 +255,11 @@ class Gateway:
             questions=self._questions,
             course=self._new_turn_runner(),
             sessions=self._sessions,
+            is_paused=self._is_paused,
         )
+
+    async def _is_paused(self) -> bool:
+        return (await self._healing_rules()).paused_by is not None
 
     def _new_host(self) -> GatewayHost:
         host = self._config.gateway_host

@@ -6,7 +6,7 @@ ended through the daemon, never directly.
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from itertools import count
 from typing import Any, Final
 
@@ -30,6 +30,8 @@ from wakeful.gateway.turn_store import Conversations, TurnStore
 
 # What is thrown away after a day is looked for this often.
 DROP_SECONDS: Final = 3600.0
+# How soon after the end of a pause idle sessions are ended.
+PAUSE_CHECK_SECONDS: Final = 10.0
 # A turn that a full disk or a bug of ours left in its middle. A bug stays one: then only the next start tries again.
 RETRY_SECONDS: Final = 30.0
 TRIES_MAX: Final = 5
@@ -61,6 +63,7 @@ class TurnQueue:
         questions: ChatQuestions,
         course: TurnRunner,
         sessions: SessionsApi,
+        is_paused: Callable[[], Awaitable[bool]],
     ) -> None:
         self._clock = clock
         self.pool = pool
@@ -69,6 +72,7 @@ class TurnQueue:
         self._questions = questions
         self._runner = course
         self._sessions = sessions
+        self._is_paused = is_paused
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         # Sessions that are being ended, by their conversations.
@@ -116,14 +120,17 @@ class TurnQueue:
             while True:
                 self._wake.clear()
                 now = self._clock.now().awake
-                for evicted in self.pool.expired(now):
+                due_at = self.pool.next_check_at
+                paused = due_at is not None and due_at <= now and await self._is_paused()
+                for evicted in self.pool.expired(now, keeps_idle=paused):
                     self._end_session(evicted)
                 while (following := self.pool.next(now)) is not None:
                     self._begin(following)
                 if now >= dropping_at:
                     dropping_at = now + DROP_SECONDS
                     await self._drop_old()
-                until = min(dropping_at, self.pool.next_check_at or dropping_at)
+                check_at = now + PAUSE_CHECK_SECONDS if paused else self.pool.next_check_at
+                until = min(dropping_at, check_at or dropping_at)
                 await wait_for_event_or_deadline(self._clock, self._wake, until)
         except asyncio.CancelledError:
             # Whatever else ends this loop, the turns that run go on, and so does the next run of it.

@@ -104,6 +104,29 @@ def _say(prompt: str) -> Sequence[TurnEvent]:
     return (PromptTaken(), AnswerText(f"said {prompt}"), Ended(f"said {prompt}", stop_reason="end_turn"))
 
 
+def test_no_idle_session_is_ended_in_a_pause() -> None:
+    """Nobody asked for it: it is ended once the pause is over. Messages of people still make room for each other."""
+
+    def world() -> GatewayParts:
+        parts = GatewayParts()
+        parts.pool_limits = PoolLimits(active_max=1)
+        return parts
+
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
+        parts.paused = True
+        for n in (1, 2):
+            parts.chat.write(message(n, f"from {n}", n))
+            await parts.clock.run_for(1)
+        assert parts.sessions.evicted == [f"{parts.provider}-1"]
+        await parts.clock.run_for(7200)
+        assert parts.sessions.alive == {f"{parts.provider}-2"}
+        parts.paused = False
+        await parts.clock.run_for(30)
+        assert parts.sessions.alive == set()
+
+    play(scene, world)
+
+
 def test_idle_sessions_make_room_and_come_back(caplog: pytest.LogCaptureFixture) -> None:
     """Thirty conversations on three places: who was idle longest goes, and its next message resumes it."""
 

@@ -159,12 +159,15 @@ class Pool(Generic[Item]):
         key_state.is_leaving = is_leaving
         self._change(key, key_state, in_hand=key_state.is_running, session_id=session_id, now=now)
 
-    def expired(self, now: float) -> tuple[Evicted[Item], ...]:
-        """Those that have been idle for too long, and those beyond the limit; they are out of the pool."""
+    def expired(self, now: float, *, keeps_idle: bool = False) -> tuple[Evicted[Item], ...]:
+        """Those that have been idle for too long, and those beyond the limit; they are out of the pool.
+
+        `keeps_idle`: only those beyond the limit, which the messages of people put there.
+        """
         evicted = []
         while self._idle and self._is_over_limit():
             evicted.append(self._evict(next(iter(self._idle)), EvictionReason.LRU_LIMIT, now))
-        while (due_at := self.next_check_at) is not None and due_at <= now:
+        while not keeps_idle and (due_at := self.next_check_at) is not None and due_at <= now:
             evicted.append(self._evict(next(iter(self._idle)), EvictionReason.IDLE_TTL, now))
         return tuple(evicted)
 
