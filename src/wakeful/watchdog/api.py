@@ -220,8 +220,8 @@ _NUMBERS: Final = (
 _PATHS: Final = ("logs", "critical_events")
 
 
-def _check_settings(settings: Settings) -> Settings:
-    """As given. A misspelt callback would silently never be called. Raises BadSetting."""
+def _build_watch(settings: Settings) -> RedisWatch:
+    """Raises BadSetting: a misspelt callback would silently never be called."""
     for name, value in settings.items():
         if name not in Settings.__annotations__:
             raise BadSetting(name=name, reason=f"those are {', '.join(Settings.__annotations__)}")
@@ -235,11 +235,6 @@ def _check_settings(settings: Settings) -> Settings:
         raise BadSetting(name="redis", reason="give an address such as redis://127.0.0.1:6379/0")
     if isinstance(settings.get("active_projects"), str):
         raise BadSetting(name="active_projects", reason="give a list of projects")
-    return settings
-
-
-def _build_watch(given: Settings) -> RedisWatch:
-    settings = _check_settings(given)
     jobs = connect(settings.get("redis") or os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0")
     rules = HealingRules(revive_runaways=settings.get("revive_runaways", True))
     clock = SystemClock()

@@ -80,19 +80,15 @@ class CallbackRunner:
                 task.cancel()
         if not task.done():
             return CallbackResult(CallbackOutcome.LATE, f"{name} did not return within {seconds:g} s")
-        return _result_of(name, task)
-
-
-def _result_of(name: str, task: asyncio.Future[Any]) -> CallbackResult:
-    error = asyncio.CancelledError() if task.cancelled() else task.exception()
-    if error is None:
-        return CallbackResult(CallbackOutcome.DONE, f"{name} was called", task.result())
-    said = plain(redact(str(error)), 200)
-    return CallbackResult(
-        CallbackOutcome.RAISED,
-        f"{name} raised {type(error).__name__}{f': {said}' if said else ''}",
-        error=error,
-    )
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is None:
+            return CallbackResult(CallbackOutcome.DONE, f"{name} was called", task.result())
+        said = plain(redact(str(error)), 200)
+        return CallbackResult(
+            CallbackOutcome.RAISED,
+            f"{name} raised {type(error).__name__}{f': {said}' if said else ''}",
+            error=error,
+        )
 
 
 def _consume_exception(task: asyncio.Future[Any]) -> None:

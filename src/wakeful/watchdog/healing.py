@@ -102,31 +102,26 @@ class QueueHealer:
         if not await self._jobs.claim(attempt.work, token, CLAIM_SECONDS):
             return None
         try:
-            return await self._heal_claimed(attempt, together, approved=approved, happened=happened)
-        finally:
-            await self._jobs.release_claim(attempt.work, token)
-
-    async def _heal_claimed(
-        self, attempt: QueueAttempt, together: int, *, approved: bool, happened: bool
-    ) -> QueueDecision | None:
-        case = await self._recheck(attempt, approved=approved)
-        if case is None:
-            return None
-        choice = await self._choose(case, approved=approved)
-        filing = await self._prepare(case, choice) if choice.action in FENCING_ACTIONS else None
-        if filing is not None and self._clock.now().seconds_since(case.now) > CONFIRMED_SECONDS_MAX:
-            # Time has passed: it may be well, and a pause may have begun.
             case = await self._recheck(attempt, approved=approved)
             if case is None:
                 return None
             choice = await self._choose(case, approved=approved)
-        if filing is None or choice.action not in FENCING_ACTIONS:
-            await self._report_once(case, choice, filing, together)
-        elif choice.action is QueueAction.REVIVE:
-            await self._revive(case, filing, together, happened=happened)
-        else:
-            await self._give_up(case, "it failed again after it was revived", filing, together)
-        return choice
+            filing = await self._prepare(case, choice) if choice.action in FENCING_ACTIONS else None
+            if filing is not None and self._clock.now().seconds_since(case.now) > CONFIRMED_SECONDS_MAX:
+                # Time has passed: it may be well, and a pause may have begun.
+                case = await self._recheck(attempt, approved=approved)
+                if case is None:
+                    return None
+                choice = await self._choose(case, approved=approved)
+            if filing is None or choice.action not in FENCING_ACTIONS:
+                await self._report_once(case, choice, filing, together)
+            elif choice.action is QueueAction.REVIVE:
+                await self._revive(case, filing, together, happened=happened)
+            else:
+                await self._give_up(case, "it failed again after it was revived", filing, together)
+            return choice
+        finally:
+            await self._jobs.release_claim(attempt.work, token)
 
     async def _prepare(self, case: JudgedAttempt, choice: QueueDecision) -> FilingResult:
         """Whatever may take its time: a turn among all that are brought back, and the issue."""

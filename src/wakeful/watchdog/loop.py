@@ -160,8 +160,16 @@ class Watchdog:
         # First: what is refused in this cycle is tried again in the next.
         await self._chat_sender.retry_refused()
         await self._recorder.retry_pending()
-        ill = [each for each in results if isinstance(each, JudgedAttempt) and _needs_healing(each)]
-        await self._heal(ill)
+        ill = [
+            each
+            for each in results
+            if isinstance(each, JudgedAttempt) and not each.is_healthy and not each.is_unknown
+        ]
+        # All at once, a few at a time; one that fails is logged and delays no other.
+        together = Counter(case.watched.session.project_key for case in ill)
+        async with asyncio.TaskGroup() as group:
+            for case in ill:
+                group.create_task(self._heal_one(case.watched, together[case.watched.session.project_key]))
         await self._end_episodes(snapshot, results, episodes)
         verified = await self._verifier.verify([each for each in results if isinstance(each, JudgedAttempt)])
         seen = [
@@ -191,13 +199,6 @@ class Watchdog:
             else:
                 unhealthy += 1
         return Cycle(healthy, unhealthy, skipped)
-
-    async def _heal(self, ill: Sequence[JudgedAttempt]) -> None:
-        """All at once, a few at a time; one that fails is logged and delays no other."""
-        together = Counter(case.watched.session.project_key for case in ill)
-        async with asyncio.TaskGroup() as group:
-            for case in ill:
-                group.create_task(self._heal_one(case.watched, together[case.watched.session.project_key]))
 
     async def _heal_one(self, attempt: QueueAttempt, together: int) -> None:
         session_id = attempt.session.session_id
@@ -245,10 +246,6 @@ class Watchdog:
             log.warning("watchdog: nobody could be told: %s", problem)
         if trouble is None and before is not None:
             log.warning("watchdog: %s answers again, and all is checked", self._jobs.address)
-
-
-def _needs_healing(case: JudgedAttempt) -> bool:
-    return not case.is_healthy and not case.is_unknown
 
 
 def connect(url: str, deadline_seconds: float = DEADLINE_SECONDS) -> RedisJobQueue:

@@ -15,7 +15,7 @@ from wakeful.alerts.notifier import Notifier
 from wakeful.core.clock import iso
 from wakeful.core.ids import SessionId
 from wakeful.incidents.critical_event import CriticalEventKind
-from wakeful.incidents.model import Cause, Incident, Member, MemberStatus, Origin, cause_text
+from wakeful.incidents.model import Cause, Incident, MemberStatus, Origin, cause_text
 from wakeful.incidents.service import Incidents
 from wakeful.watchdog.callbacks import Callback, CallbackRunner
 from wakeful.watchdog.judging import JudgedAttempt
@@ -243,7 +243,7 @@ class QueueNotifier:
             await self._notifier.resolve(_separate_key(incident, session_id, status))
         if left is None or left.is_open:
             return
-        if _any_recovered(left.members):
+        if any(each.fate is not MemberStatus.ENDED for each in left.members):
             await self._notifier.resolve_incident(left)
         else:
             # Not called resolved: its alert said that it is over for good.
@@ -273,7 +273,3 @@ def unreachable_alert_body(incident: Incident, words: str) -> AlertBody:
 
 def _separate_key(incident: Incident, session_id: SessionId, status: MemberStatus) -> str:
     return f"{incident.id}/{session_id}/{status}"
-
-
-def _any_recovered(members: Collection[Member]) -> bool:
-    return any(each.fate is not MemberStatus.ENDED for each in members)

@@ -58,7 +58,7 @@ class QueueWatch:
             await self._clock.sleep(self._confirm_seconds)
             again = self._stalled_jobs(await self._jobs.snapshot())
             stalled = {project: again[project] for project in stalled if project in again}
-        unrouted = self._unrouted_jobs(snapshot)
+        unrouted = _by_project(job for job in snapshot.pending if not self._serves(job.project_key))
         for project, waiting in stalled.items():
             await self._report_once(
                 _STALLED + project, waiting, partial(self._report_stalled, waiting=waiting)
@@ -78,9 +78,6 @@ class QueueWatch:
         served = [job for job in idle if self._serves(job.project_key)]
         late = {job.project_key for job in served if job.created_at is not None and job.created_at < oldest}
         return _by_project(job for job in served if job.project_key in late)
-
-    def _unrouted_jobs(self, snapshot: QueueSnapshot) -> dict[str, list[Job]]:
-        return _by_project(job for job in snapshot.pending if not self._serves(job.project_key))
 
     def _serves(self, project: str) -> bool:
         return self._active_projects is None or project in self._active_projects

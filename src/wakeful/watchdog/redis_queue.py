@@ -328,16 +328,13 @@ class RedisJobQueue:
 
         A record that was saved as ended since its job was made says that it ended.
         """
-        seen_at = await self._first_seen_at(jobs)
-        sessions = [(job, await self._session_of(job, seen_at[job.key], strange)) for job in jobs]
-        return [QueueAttempt(session, job) for job, session in sessions if session is not None]
-
-    async def _first_seen_at(self, jobs: Sequence[Job]) -> dict[str, float]:
-        """When each of these jobs was first seen running, by whichever watchdog."""
+        # When each of these jobs was first seen running, by whichever watchdog.
         now = self._clock.now().wall
         await self._connection.execute_all(("HSETNX", RUNNING_JOBS, _raw(job.key), repr(now)) for job in jobs)
         kept = await self._connection.execute_all(("HGET", RUNNING_JOBS, _raw(job.key)) for job in jobs)
-        return {job.key: _wall(seen, now) for job, seen in zip(jobs, kept, strict=True)}
+        seen_at = {job.key: _wall(seen, now) for job, seen in zip(jobs, kept, strict=True)}
+        sessions = [(job, await self._session_of(job, seen_at[job.key], strange)) for job in jobs]
+        return [QueueAttempt(session, job) for job, session in sessions if session is not None]
 
     async def _forget_ended_jobs(self, running: Sequence[Job]) -> None:
         over = set(await self._connection.execute("HKEYS", RUNNING_JOBS)) - {_raw(job.key) for job in running}

@@ -18,7 +18,7 @@ from wakeful.effects.rules import Effect
 from wakeful.healing.case import CALLS_FILED_MAX, CALLS_HAPPENED, REMOTE_CALLS_NAMED_MAX
 from wakeful.healing.plan import ACTING_STEPS, CaseHistory, HealingRules, HealingStep, Situation, plan
 from wakeful.judging import events as e
-from wakeful.judging.activity import Activity, OpenCall, fold
+from wakeful.judging.activity import Activity, fold
 from wakeful.judging.findings import FindingCode, Verdict
 from wakeful.judging.interrupted_calls import InterruptedCall, classify
 from wakeful.judging.wording import format_length, format_time_of_day, quote
@@ -77,14 +77,11 @@ def fold_log_event(log: AttemptLog, event: e.Event, at: Instant) -> None:
     before = dict(log.activity.calls)
     fold(log.activity, event, at)
     for name in before.keys() - log.activity.calls.keys():
-        _on_call_ended(log, before[name], event)
-
-
-def _on_call_ended(log: AttemptLog, call: OpenCall, event: e.CallEnded) -> None:
-    about = _call_summary(call.tool, call.input)
-    log.recent.append((iso(call.since.wall), call.tool, about, "error" if event.is_error else "ok"))
-    if classify(call.tool, call.input).effect is Effect.REMOTE:
-        log.remote.append(f"{call.tool} {about}")
+        call = before[name]
+        about = _call_summary(call.tool, call.input)
+        log.recent.append((iso(call.since.wall), call.tool, about, "error" if event.is_error else "ok"))
+        if classify(call.tool, call.input).effect is Effect.REMOTE:
+            log.remote.append(f"{call.tool} {about}")
 
 
 def last_calls(log: AttemptLog) -> tuple[tuple[str, str, str, str], ...]:

@@ -42,19 +42,16 @@ class QueueIssueFallback(CycleObserver):
     async def file(self, report: IssueReport) -> FilingResult:
         filing = await self._issue_tracker.file(report)
         if filing.url is None:
-            await self._store_report(report)
+            # For later, unless so many wait already: their projects' names may be anybody's choice.
+            name = f"{UNFILED_PREFIX}{report.project}"
+            owed = {each for each in await self._jobs.episodes() if each.startswith(UNFILED_PREFIX)}
+            if name in owed or len(owed) < UNFILED_MAX:
+                await self._jobs.set_episode(name, _encode(report).decode())
             await self._on_failure(filing.words)
         else:
             await self._jobs.end_episode(f"{UNFILED_PREFIX}{report.project}")
             await self._on_success()
         return filing
-
-    async def _store_report(self, report: IssueReport) -> None:
-        """For later, unless so many wait already: their projects' names may be anybody's choice."""
-        name = f"{UNFILED_PREFIX}{report.project}"
-        owed = {each for each in await self._jobs.episodes() if each.startswith(UNFILED_PREFIX)}
-        if name in owed or len(owed) < UNFILED_MAX:
-            await self._jobs.set_episode(name, _encode(report).decode())
 
     async def after_cycle(self) -> None:
         """File what was not taken before, by whichever watchdog."""
