@@ -45,7 +45,10 @@ class MessageBudget:
 
     def wait_seconds(self, ready: int, awake: float) -> tuple[bool, float]:
         """Whether what is ready goes as a digest, and how long it is gathered yet; zero for single messages."""
-        self._refill(awake)
+        gained = (awake - self._refilled_at) / REFILL_SECONDS
+        self._tokens, self._refilled_at = min(self._tokens + gained, float(MESSAGES_MAX)), awake
+        if self._digests and awake - self._digested_at > FLOOD_OVER_SECONDS:
+            self._digests = 0
         if self._gathering_since is None and ready <= self._tokens:
             return False, 0.0
         if self._gathering_since is None:
@@ -59,12 +62,6 @@ class MessageBudget:
         if digest:
             self._gathering_since = None
             self._digests, self._digested_at = self._digests + 1, awake
-
-    def _refill(self, awake: float) -> None:
-        gained = (awake - self._refilled_at) / REFILL_SECONDS
-        self._tokens, self._refilled_at = min(self._tokens + gained, float(MESSAGES_MAX)), awake
-        if self._digests and awake - self._digested_at > FLOOD_OVER_SECONDS:
-            self._digests = 0
 
 
 def new_budgets() -> dict[str, MessageBudget]:
