@@ -65,7 +65,10 @@ class Issues:
         filing = await self._tracker.file(report)
         if filing.url is None:
             await self._save(report)
-            await self._notify_once(filing.words)
+            # Told before it is noted: a crash in between tells it twice, and never not at all.
+            if not await self._store.notes(PROBLEM_KIND):
+                await self._notify(filing.words)
+                await self._store.save_new_note(Note(PROBLEM_KIND, _KEY, filing.words.encode()))
         else:
             await self._clear_pending(report.project)
         return filing
@@ -104,12 +107,6 @@ class Issues:
             log.info("a report about %s is of another version", note.key)
             await self._store.drop_note(note.kind, note.key)
             return None
-
-    async def _notify_once(self, words: str) -> None:
-        """Told before it is noted: a crash in between tells it twice, and never not at all."""
-        if not await self._store.notes(PROBLEM_KIND):
-            await self._notify(words)
-            await self._store.save_new_note(Note(PROBLEM_KIND, _KEY, words.encode()))
 
     async def _clear_pending(self, project: str) -> None:
         await self._store.drop_note(PENDING_KIND, project)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from wakeful.core.clock import iso
 from wakeful.core.ids import SessionId
-from wakeful.core.process import Process, ProcessState
+from wakeful.core.process import ProcessState
 from wakeful.judging.activity import Activity
 from wakeful.judging.events import Failure
 from wakeful.judging.evidence import RuntimeState
@@ -256,17 +256,14 @@ def cause_of_loss(runtime: RuntimeState, context: IncidentContext) -> Origin | N
     if (
         newest is not None
         and newest.sight is ProcessState.DEAD
-        and _is_of_another_boot(newest.process, context)
+        and not newest.process.is_foreign
+        and newest.process.boot_id != context.boot_id
     ):
         return Origin(Cause.REBOOT, context.host)
     pane = runtime.pane
     if pane is not None and pane.runtime is ProcessState.DEAD:
         return Origin(Cause.TMUX_SERVER, pane.socket)
     return None
-
-
-def _is_of_another_boot(process: Process, context: IncidentContext) -> bool:
-    return not process.is_foreign and process.boot_id != context.boot_id
 
 
 def _broke_in_sleep(code: FindingCode, activity: Activity, runtime: RuntimeState) -> bool:
