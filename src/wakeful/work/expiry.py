@@ -89,18 +89,16 @@ class RunExpiry:
         """How many seconds nothing will have to be done."""
         until = await self._store.next_expiry()
         if until is not None and until <= self._clock.now().wall:
-            self._report_expired(await self._store.expire_runs())
+            runs = await self._store.expire_runs()
+            for run in runs:
+                said = "attempt %d of %s expired: its owner was not heard of; the work is %s"
+                log.warning(said, run.attempt, run.work.id, run.work.state)
+            if runs:
+                self._on_expired(runs)
             until = await self._store.next_expiry()
         if until is None:
             return CHECK_SECONDS_MAX
         return min(max(until - self._clock.now().wall, CHECK_SECONDS_MIN), CHECK_SECONDS_MAX)
-
-    def _report_expired(self, runs: Sequence[Run]) -> None:
-        for run in runs:
-            said = "attempt %d of %s expired: its owner was not heard of; the work is %s"
-            log.warning(said, run.attempt, run.work.id, run.work.state)
-        if runs:
-            self._on_expired(runs)
 
 
 # What the name of a revival ends with; the name of what was asked for never does.
@@ -151,7 +149,19 @@ class WorkRevival:
 
     async def run(self) -> None:
         """See to them one after the other, until cancelled; first to those an earlier daemon had no time for."""
-        await self._restore_missed()
+        # Recently failed tasks that were not handled: their attempt expired and there is no second task.
+        oldest = iso(self._clock.now().wall - NOTIFIED_SECONDS).encode()
+        for note in await self._store.notes(NOTIFIED_KIND):
+            if note.body < oldest:
+                await self._store.drop_note(NOTIFIED_KIND, note.key)
+        after = 0
+        while found := await self._store.works(WorkState.FAILED, after=after, limit=WORKS_AT_ONCE):
+            after = found[-1].seq
+            for work in found:
+                owner = await self._missed_owner(work)
+                if owner is not None:
+                    whole = await self._store.work(work.id)
+                    self._waiting.put_nowait((whole or work, owner))
         async with asyncio.TaskGroup() as group:
             while True:
                 work, owner = await self._waiting.get()
@@ -167,21 +177,6 @@ class WorkRevival:
     async def _put_off(self, work: WorkItem, owner: str, seconds: float) -> None:
         await self._clock.sleep(seconds)
         self._waiting.put_nowait((work, owner))
-
-    async def _restore_missed(self) -> None:
-        """Recently failed tasks that were not handled: their attempt expired and there is no second task."""
-        oldest = iso(self._clock.now().wall - NOTIFIED_SECONDS).encode()
-        for note in await self._store.notes(NOTIFIED_KIND):
-            if note.body < oldest:
-                await self._store.drop_note(NOTIFIED_KIND, note.key)
-        after = 0
-        while found := await self._store.works(WorkState.FAILED, after=after, limit=WORKS_AT_ONCE):
-            after = found[-1].seq
-            for work in found:
-                owner = await self._missed_owner(work)
-                if owner is not None:
-                    whole = await self._store.work(work.id)
-                    self._waiting.put_nowait((whole or work, owner))
 
     async def _missed_owner(self, work: WorkItem) -> str | None:
         """Whose attempt expired lately, if its work can be revived and was not."""

@@ -17,7 +17,6 @@ from wakeful.core.leases import (
     SUMMARY_CHARS_MAX,
     Attempt,
     AttemptState,
-    Lease,
     LeaseConflict,
     LeaseKey,
     LeaseLost,
@@ -191,7 +190,15 @@ class WorkQueue:
         work_id = work_id_for(key) if key else WorkId(f"w-{token_hex(8)}")
         work = self._work(work_id, order)
         if not await self._store.enqueue(work):
-            work = _require_same(work, await self._get(work_id))
+            # The work its key made before, if it was asked for in the same words. Raises KeyReused.
+            kept = await self._get(work_id)
+            words = [
+                (each.project, each.prompt, each.session_id, each.context, each.attempts_max)
+                for each in (work, kept)
+            ]
+            if words[0] != words[1]:
+                raise KeyReused(work_id=kept.id)
+            work = kept
         return QueryResult(_encode(record_of(work)))
 
     def _work(self, work_id: WorkId, order: WorkRequest) -> WorkItem:
@@ -280,7 +287,10 @@ class WorkQueue:
         if isinstance(lease, LeaseConflict):
             raise conversation_held_error(lease)
         self._deadlines.recheck_soon()
-        return QueryResult(_encode(_lease_record(session_id, lease)))
+        record = LeaseRecord(
+            session_id, lease.epoch, lease.owner, iso(lease.since), iso(lease.expires_at), lease.holder
+        )
+        return QueryResult(_encode(record))
 
     async def renew_session(self, text: str, epoch: int, ttl_seconds: float) -> QueryResult:
         """Raises LeaseLost."""
@@ -323,17 +333,6 @@ def record_of(work: WorkItem) -> WorkRecord:
     )
 
 
-def _require_same(asked: WorkItem, kept: WorkItem) -> WorkItem:
-    """The work its key made before, if it was asked for in the same words. Raises KeyReused."""
-    words = [
-        (each.project, each.prompt, each.session_id, each.context, each.attempts_max)
-        for each in (asked, kept)
-    ]
-    if words[0] != words[1]:
-        raise KeyReused(work_id=kept.id)
-    return kept
-
-
 def _attempt_record(attempt: Attempt) -> AttemptRecord:
     return AttemptRecord(
         attempt.number,
@@ -359,10 +358,4 @@ def _run_record(run: Run) -> RunRecord:
         run.epoch,
         run.owner,
         iso(run.lease_until),
-    )
-
-
-def _lease_record(session_id: SessionId, lease: Lease) -> LeaseRecord:
-    return LeaseRecord(
-        session_id, lease.epoch, lease.owner, iso(lease.since), iso(lease.expires_at), lease.holder
     )
