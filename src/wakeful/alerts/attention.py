@@ -28,7 +28,7 @@ from wakeful.core.ids import SessionId
 from wakeful.judging.findings import Health, State
 from wakeful.judging.session_record import SessionRecord
 
-# No alert while a person looks at the question or has muted it; whether that still holds is asked this often.
+# No alert while a person looks at the question or has muted it; checked this often.
 RECHECK_SECONDS: Final = 60.0
 # No session id has a slash.
 PREFIX: Final = f"{AlertKind.NEEDS_YOU}/"
@@ -44,7 +44,7 @@ IsTurnDone = Callable[[SessionId], bool]
 
 
 class OpenQuestion(Struct):
-    """A question that is open, in its newest words, and the task that raises its alert; raised once it has an episode."""
+    """An open question in its newest words, and the task that raises its alert; it has an episode once raised."""
 
     record: SessionRecord
     question: AttentionQuestion
@@ -71,7 +71,7 @@ class AttentionMonitor:
         self._is_suppressed = excused
         self._is_turn_done = done
         self._open_questions: dict[SessionId, OpenQuestion] = {}
-        # From an earlier daemon: not told again while they are the same, over when they are not.
+        # Alerts of an earlier daemon: not repeated for the same question, resolved for another.
         self._restored: dict[SessionId, PendingAlert] = {}
         self._started_at = clock.now()
         self._working: set[SessionId] = set()
@@ -86,7 +86,7 @@ class AttentionMonitor:
             self._spawn(self._resolve_unconfirmed())
 
     def on_judged(self, record: SessionRecord) -> None:
-        """A session was judged. Cheap for the many that ask for nothing."""
+        """Cheap for the many sessions that ask nothing."""
         question = question_of(record)
         if question is not None:
             self._on_question(record, question)
@@ -96,7 +96,7 @@ class AttentionMonitor:
             self._track_turn(record)
 
     async def close(self) -> None:
-        """Cancel the alerts that wait."""
+        """Cancel waiting alerts."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -121,7 +121,7 @@ class AttentionMonitor:
                 self._spawn(self._resolve(recalled.alert.episode))
 
     def _is_startup_over(self) -> bool:
-        """A daemon that has just come sees a session before all that it says: no question yet is no answer."""
+        """A new daemon sees a session before it has read its whole log: no question yet is no answer."""
         return self._clock.now().awake - self._started_at.awake >= self._rules.needs_you_seconds
 
     async def _resolve_unconfirmed(self) -> None:
@@ -145,10 +145,10 @@ class AttentionMonitor:
         await self._notifier.raise_alert(opened.episode, text, None, kind=AlertKind.NEEDS_YOU, digest=gist)
 
     def _was_alerted(self, recalled: PendingAlert, question: AttentionQuestion) -> bool:
-        """Whether an earlier daemon owed this very question to people.
+        """Whether an earlier daemon queued an alert for this same question.
 
-        What its log or its client dates after that telling, and before we came, is another one. A time since we came
-        may be that of our first look.
+        A question dated after that alert and before this start is another one. A time since this start may be
+        that of the first check.
         """
         since, _, digest = recalled.alert.episode.split("/", 2)[2].partition("/")
         if question.since == since:
@@ -164,7 +164,7 @@ class AttentionMonitor:
             await self._resolve(known.episode)
 
     async def _resolve(self, episode: str) -> None:
-        """An answer needs no alert: the person who gave it knows."""
+        """An answer needs no alert: the person who answered knows."""
         await self._notifier.resolve(episode)
 
     def _track_turn(self, record: SessionRecord) -> None:
@@ -183,7 +183,7 @@ class AttentionMonitor:
                 self._finish_tasks[record.id] = self._spawn(self._alert_finished(record))
 
     async def _alert_finished(self, record: SessionRecord) -> None:
-        """A session that goes on at once, with a queued prompt or after a background task, had not finished."""
+        """A session that continues at once, with a queued prompt or after a background task, had not finished."""
         await self._sleep(self._rules.needs_you_seconds)
         self._finish_tasks.pop(record.id, None)
         if self._is_turn_done(record.id) and not self._is_suppressed(record, None):
@@ -211,5 +211,5 @@ def _digest(words: str) -> str:
 
 
 def is_same_question(known: AttentionQuestion, question: AttentionQuestion) -> bool:
-    """A question may be worded better later, or its time known better; another one has both of its own."""
+    """A question may get better words or a better time later; another question differs in both."""
     return known.since == question.since or known.words == question.words

@@ -32,58 +32,58 @@ class NotDelivered(WorldError):
 class Refused(NotDelivered):
     """{channel} refused the message: {reason}."""
 
-    # Definite: the message is not there, so sending it again cannot tell anybody twice.
+    # Definite: the message did not arrive, so sending it again cannot duplicate it.
     code = "message-refused"
 
 
 class Messenger(Protocol):
-    """One way. `name` is how people know it: telegram, desktop, or the kind of an apprise address."""
+    """One channel. `name` is its name for people: telegram, desktop, or the kind of an apprise address."""
 
     name: str
 
     async def send(self, text: str, *, chat: str | None = None) -> None:
-        """Send it: to this chat, or to the recipient of the channel.
+        """Send to this chat, or to the recipient of the channel.
 
-        Raises Refused when it surely did not arrive, NotDelivered when that is unknown. Never waits for ever.
+        Raises Refused if it surely did not arrive, NotDelivered if that is unknown. Always ends.
         """
 
     async def close(self) -> None:
         """Let go of what it holds open."""
 
 
-# Channels have shorter deadlines of their own; this one holds for those that forget theirs.
+# Channels have shorter deadlines of their own; this one limits those without.
 SEND_SECONDS_MAX: Final = 30.0
 
 log = logging.getLogger("wakeful.alerts")
 
 
 class DeliveryQueue(Protocol):
-    """Where a courier takes from and reports to."""
+    """Where a delivery takes alerts from and reports to."""
 
     @property
     def cooldown_seconds(self) -> float: ...
 
     def pending(self, channel: str) -> Sequence[PendingAlert]:
-        """Everything this channel has yet to tell, in no order that matters."""
+        """Everything that this channel has to send, in any order."""
 
     def muted_seconds(self, alert: PendingAlert) -> float:
-        """How long it stays muted; then ask again."""
+        """How long it stays muted; ask again after that."""
 
     def message_text(self, episodes: Sequence[PendingAlert]) -> str:
-        """What is to be said of them now, in one message."""
+        """The current text about them, as one message."""
 
     async def begin_delivery(self, episodes: Sequence[PendingAlert], channel: str) -> bool:
-        """The words are about to leave. False: they must not, for it could not be written down."""
+        """The message is about to be sent. False: it must not be, because that could not be stored."""
 
     async def on_delivered(self, episodes: Sequence[PendingAlert], channel: str) -> None:
-        """The words arrived, or may have."""
+        """The message arrived, or may have."""
 
     async def on_refused(self, episodes: Sequence[PendingAlert], channel: str) -> None:
-        """The words did not arrive."""
+        """The message did not arrive."""
 
 
 class DeliveryOutcome(StrEnum):
-    """What came of a message: taken, refused and tried again, or lost without a trace."""
+    """The result of a message: taken, refused and tried again, or lost without a trace."""
 
     DELIVERED = "delivered"
     REFUSED = "refused"
@@ -91,7 +91,7 @@ class DeliveryOutcome(StrEnum):
 
 
 class RetryState(Struct, frozen=True):
-    """How often an episode was refused, and when it may be tried again."""
+    """How often an episode was refused, and when to try again."""
 
     count: int
     next_awake: float
@@ -101,7 +101,7 @@ _UNTRIED: Final = RetryState(0, -inf)
 
 
 class ChannelDelivery:
-    """One channel. `trouble` is what it last failed with, None while it works; `told` counts what came of messages."""
+    """One channel. `trouble` is its last failure, None while it works; `told` counts the results of messages."""
 
     def __init__(self, messenger: Messenger, outbox: DeliveryQueue, clock: Clock) -> None:
         self.name = messenger.name
@@ -113,12 +113,12 @@ class ChannelDelivery:
         self._failures = 0
         self._paused_until = -inf
         self._budgets = new_budgets()
-        # By episode: one that is refused for its own sake must not hold up the others.
+        # By episode: one that is refused for its own content must not delay the others.
         self._retries: dict[str, RetryState] = {}
         self._wakeup = asyncio.Event()
 
     def wake(self) -> None:
-        """Something may be owed."""
+        """New alerts may be pending."""
         self._wakeup.set()
 
     async def run(self) -> None:
@@ -133,7 +133,7 @@ class ChannelDelivery:
                 await wait_for_event_or_deadline(self._clock, self._wakeup, due_awake)
 
     def _next(self) -> tuple[list[PendingAlert], float]:
-        """What one message tells now, the least tried and oldest first; or how long there is nothing to do."""
+        """The alerts of the next message, least tried and oldest first; or how long there is nothing to do."""
         now = self._clock.now()
         pending = self._outbox.pending(self.name)
         keys = {each.alert.episode for each in pending}
@@ -147,7 +147,7 @@ class ChannelDelivery:
         return chosen, min([seconds, *(seconds for seconds, _ in waits if seconds > 0.0)])
 
     def _choose(self, ready: list[PendingAlert], awake: float) -> tuple[list[PendingAlert], float]:
-        """One of them, or many of a kind where their budget allows no message for each; or how long to wait."""
+        """One alert, or many of a kind if their budget allows no message for each; or how long to wait."""
         for each in ready:
             if each.alert.chat is not None:
                 return [each], 0.0
@@ -182,7 +182,7 @@ class ChannelDelivery:
             await self._outbox.on_refused(episodes, self.name)
         except NotDelivered as problem:
             self.outcome_counts[DeliveryOutcome.UNCONFIRMED] += 1
-            # Not said twice. The others wait as after a refusal, or one outage would swallow them all.
+            # Not sent twice. The others wait as after a refusal, or one outage would lose them all.
             self._on_failure(problem, "an alert may not have arrived")
             self._pause_channel(0.0)
             await self._on_sent(episodes)
@@ -193,14 +193,13 @@ class ChannelDelivery:
             await self._on_sent(episodes)
 
     async def _on_sent(self, episodes: list[PendingAlert]) -> None:
-        """The words are gone, and their budget is charged."""
         if episodes[0].alert.chat is None:
             budget = self._budgets[kind_of(episodes[0])]
             budget.on_sent(self._clock.now().awake, digest=len(episodes) > 1)
         await self._outbox.on_delivered(episodes, self.name)
 
     async def _send(self, text: str, chat: str | None) -> None:
-        """Raises Refused and NotDelivered, at the deadline too."""
+        """Raises Refused and NotDelivered, also at the deadline."""
         sending = asyncio.ensure_future(self._messenger.send(text, chat=chat))
         timer = asyncio.ensure_future(self._clock.sleep(SEND_SECONDS_MAX))
         try:
@@ -213,9 +212,9 @@ class ChannelDelivery:
             timer.cancel()
 
     def _postpone(self, episodes: Sequence[PendingAlert], asked_seconds: float) -> None:
-        """Leave the episodes alone for as long as they failed, and the channel as long as it did.
+        """Delay the episodes by their own failures, and the channel by its failures.
 
-        What the other side asks for counts for more than our own pace, in both directions.
+        A delay that the other side asks for replaces Wakeful's own, longer or shorter.
         """
         now = self._clock.now().awake
         for alert in episodes:
@@ -242,6 +241,6 @@ class ChannelDelivery:
 
 
 def retry_after_seconds(problem: Refused) -> float:
-    """What the other side asked for, where it said so."""
+    """The delay that the other side asked for, if any."""
     seconds = problem.facts.get("retry_after_seconds", 0.0)
     return float(seconds) if isinstance(seconds, int | float) else 0.0

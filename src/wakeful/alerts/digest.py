@@ -12,7 +12,7 @@ from wakeful.alerts.model import AlertKind, format_time, join_lines
 from wakeful.alerts.pending import AlertPhase, PendingAlert
 from wakeful.core.clock import iso
 
-# So many messages of a kind in a row, then one more for each of these intervals.
+# The most messages of a kind in a row; then one more per interval.
 MESSAGES_MAX: Final = 20
 REFILL_SECONDS: Final = 180.0
 # A digest gathers this long; each further one in a flood twice as long, up to a limit.
@@ -20,7 +20,7 @@ DIGEST_SECONDS: Final = 10.0
 DIGEST_SECONDS_MAX: Final = 600.0
 # A question waits no longer than this for others.
 QUESTION_DIGEST_SECONDS_MAX: Final = 40.0
-# A flood is over when none of its kind came for so long.
+# A flood is over when no alert of its kind came for this long.
 FLOOD_OVER_SECONDS: Final = 600.0
 NAMED_MAX: Final = 5
 
@@ -28,12 +28,11 @@ OVER: Final = "over"
 
 
 def kind_of(alert: PendingAlert) -> str:
-    """Which budget pays for its message."""
     return OVER if alert.phase is AlertPhase.OVER else str(alert.alert.kind)
 
 
 class MessageBudget:
-    """Messages of one kind through one channel. Times are of the clock that does not run while the host sleeps."""
+    """The budget of one kind of message in one channel. Times are of the clock that stops during suspend."""
 
     def __init__(self, gather_seconds_max: float = DIGEST_SECONDS_MAX) -> None:
         self._gather_seconds_max = gather_seconds_max
@@ -44,8 +43,11 @@ class MessageBudget:
         self._digested_at = 0.0
 
     def wait_seconds(self, ready: int, awake: float) -> tuple[bool, float]:
-        """Whether what is ready goes as a digest, and how long it is gathered yet; zero for single messages."""
-        self._refill(awake)
+        """Whether the ready alerts become a digest, and how long to gather yet; zero for single messages."""
+        gained = (awake - self._refilled_at) / REFILL_SECONDS
+        self._tokens, self._refilled_at = min(self._tokens + gained, float(MESSAGES_MAX)), awake
+        if self._digests and awake - self._digested_at > FLOOD_OVER_SECONDS:
+            self._digests = 0
         if self._gathering_since is None and ready <= self._tokens:
             return False, 0.0
         if self._gathering_since is None:
@@ -54,17 +56,10 @@ class MessageBudget:
         return True, max(self._gathering_since + gather_seconds - awake, 0.0)
 
     def on_sent(self, awake: float, *, digest: bool) -> None:
-        """A message has left."""
         self._tokens = max(self._tokens - 1.0, 0.0)
         if digest:
             self._gathering_since = None
             self._digests, self._digested_at = self._digests + 1, awake
-
-    def _refill(self, awake: float) -> None:
-        gained = (awake - self._refilled_at) / REFILL_SECONDS
-        self._tokens, self._refilled_at = min(self._tokens + gained, float(MESSAGES_MAX)), awake
-        if self._digests and awake - self._digested_at > FLOOD_OVER_SECONDS:
-            self._digests = 0
 
 
 def new_budgets() -> dict[str, MessageBudget]:
@@ -92,7 +87,7 @@ def digest_text(episodes: Sequence[PendingAlert]) -> str:
 
 
 def overflow_text(count: int) -> str:
-    """The alerts for which the outbox had no room."""
+    """The text about alerts that did not fit into the outbox."""
     return join_lines(f"{count:,} more alerts, which are only counted here", "→ wakeful incidents")
 
 

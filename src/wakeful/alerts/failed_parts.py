@@ -23,7 +23,7 @@ RETRY_SECONDS_MIN: Final = 1.0
 RETRY_SECONDS_MAX: Final = 60.0
 # A service that ran this long after its last failure works again.
 STEADY_SECONDS: Final = 30.0
-# What the store refuses for want of room is tried again this soon; the disk has an alert of its own.
+# If the store has no room, try again this soon; the disk has an alert of its own.
 WORLD_RETRY_SECONDS: Final = 5.0
 REASON_CHARS_MAX: Final = 160
 EPISODE_PREFIX: Final = "down:"
@@ -32,8 +32,6 @@ log = logging.getLogger("wakeful")
 
 
 class FailedPart(Struct):
-    """A part that is down."""
-
     name: str
     reason: str
     since: float
@@ -41,17 +39,15 @@ class FailedPart(Struct):
 
     @property
     def line(self) -> str:
-        """For a person who looks at `status`."""
+        """One line for `status`."""
         return f"down since {iso(self.since)}: {self.name} ({self.reason}); Wakeful tries again"
 
 
 class FailedParts:
-    """The parts that are down now."""
-
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._down: dict[str, FailedPart] = {}
-        # Set whenever a part went down or came back.
+        # Set whenever a part fails or works again.
         self.changed = asyncio.Event()
 
     @property
@@ -60,11 +56,11 @@ class FailedParts:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What is down, for a person who looks at `status`."""
+        """The failed parts, for `status`."""
         return tuple(each.line for each in self._down.values())
 
     def on_failure(self, name: str, error: Exception) -> float:
-        """Note that it raised; the seconds after which to try it again. Only the first time leaves a traceback."""
+        """Record that it raised; returns the seconds until the next try. Only the first failure logs a traceback."""
         reason = plain(redact(f"{type(error).__name__}: {error}"), REASON_CHARS_MAX)
         known = self._down.get(name)
         if known is None:
@@ -76,7 +72,6 @@ class FailedParts:
         return min(RETRY_SECONDS_MIN * 2.0 ** min(known.times - 1, 10), RETRY_SECONDS_MAX)
 
     def on_success(self, name: str) -> None:
-        """Note that it ran without raising."""
         failure = self._down.pop(name, None)
         if failure is not None:
             log.warning("%s works again after %d failures", name, failure.times)
@@ -119,7 +114,7 @@ class FailedParts:
 
 
 class FailureAlerts:
-    """Tells people which parts are down, and when they work again."""
+    """Alerts people about failed parts, and about those that work again."""
 
     def __init__(self, failures: FailedParts, notifier: Notifier, host: str) -> None:
         self._failures = failures
@@ -127,14 +122,14 @@ class FailureAlerts:
         self._host = host
 
     async def run(self) -> None:
-        """Tell of every change, until cancelled."""
+        """Send alerts for every change, until cancelled."""
         while True:
             self._failures.changed.clear()
             await self.notify()
             await self._failures.changed.wait()
 
     async def notify(self) -> None:
-        """Owe an alert for each part that is down, and resolve those of the others, also from before a restart."""
+        """Raise an alert for each failed part, and resolve those of the others, also from before a restart."""
         down = {f"{EPISODE_PREFIX}{each.name}": each for each in self._failures.down}
         for episode, failure in down.items():
             body = failed_part_alert(failure.name, failure.reason, self._host, failure.since)

@@ -34,10 +34,10 @@ from wakeful.judging.session_record import FindingRecord, SessionRecord
 from wakeful.judging.waits import PROBABLY_ASKS
 from wakeful.judging.wording import call_subject, readable_text
 
-# What a locked telephone shows of a message.
+# The part of a message that a locked phone shows.
 QUESTION_CHARS_MAX: Final = 140
 LINE_CHARS_MAX: Final = 300
-# A reader decides within a glance whether to get up; more lines are not read.
+# People decide at a glance whether to get up; they do not read more lines.
 LINES_MAX: Final = 8
 
 
@@ -50,7 +50,7 @@ class AlertKind(StrEnum):
 
 
 class AlertCode(StrEnum):
-    """What is told about and is neither found in a session, nor a cause, nor in a queue: the code that mutes it."""
+    """Subjects of alerts that are neither a finding, nor a cause, nor a queue problem: the code to mute it by."""
 
     JOURNAL = "journal"
     CHECKPOINT = "checkpoint"
@@ -62,7 +62,7 @@ class AlertCode(StrEnum):
 
 
 class Topic(Struct, frozen=True):
-    """What an alert is about, as people mute it: all it is told under, and its project and session where it has them."""
+    """The subject of an alert as people mute it: all its codes, and its project and session if it has them."""
 
     codes: tuple[str, ...] = ()
     project: str | None = None
@@ -70,7 +70,7 @@ class Topic(Struct, frozen=True):
 
 
 class DigestEntry(Struct, frozen=True):
-    """An alert in three words, for a message about many: what it is called, its project, the finding or cause."""
+    """An alert in three words, for a digest: name, project, finding or cause."""
 
     name: str
     project: str
@@ -78,28 +78,28 @@ class DigestEntry(Struct, frozen=True):
 
 
 class Alert(Struct, frozen=True):
-    """One thing to tell, once. Two alerts with the same `episode` are about the same thing."""
+    """One message, sent once. Two alerts with the same `episode` are about the same thing."""
 
     kind: AlertKind
     episode: str
     text: str
-    # A user's chat, instead of the operator's channels: rather never than twice.
+    # A user's chat instead of the operator's channels: rather lost than repeated.
     chat: str | None = None
-    # None where the caller has asked about mutes already.
+    # None if the caller has checked the mutes already.
     topic: Topic | None = None
-    # What a digest says of it; without one, the first line of the text.
+    # Its entry in a digest; without one, the first line of the text.
     gist: DigestEntry | None = None
-    # How many alerts this one replaces, for which there was no room; none where it is an alert of its own.
+    # The number of alerts that this one replaces for lack of room; 0 for an alert of its own.
     stands_for: int = 0
 
     @property
     def ends_by_itself(self) -> bool:
-        """Whether it is over once it was told; others wait for `resolve`, and words to a chat are never said again."""
+        """Whether it is over after delivery; others wait for `resolve`. A message to a chat is never repeated."""
         return (self.kind is AlertKind.FINISHED or self.stands_for > 0) and self.chat is None
 
 
 class AlertRules(Struct, frozen=True):
-    """What the operator wants to hear, and how often."""
+    """Which alerts the operator wants, and how often."""
 
     kinds: frozenset[AlertKind] = frozenset({AlertKind.NEEDS_YOU, AlertKind.TROUBLE})
     needs_you_seconds: float = 10.0
@@ -110,17 +110,17 @@ class AlertRules(Struct, frozen=True):
 
 
 class AttentionQuestion(Struct, frozen=True):
-    """What a session waits for a person for, since when, in words; `code` where a finding asks."""
+    """What a session needs a person for, since when, and in words; `code` if a finding asks."""
 
     since: str
     words: str
     code: FindingCode | None = None
-    # A guess, which no command of ours can answer.
+    # A guess, which no command of Wakeful can answer.
     probable: bool = False
 
 
 def question_of(record: SessionRecord) -> AttentionQuestion | None:
-    """What a person has to answer or to see to, if anything: an open question first, then a finding like a lost login."""
+    """What a person has to answer or fix, if anything: an open question first, then a finding such as a lost login."""
     for wait in record.expected_waits:
         if wait.kind is WaitKind.PERSON:
             words = _question_text(wait.untrusted) or "a question is open"
@@ -133,7 +133,7 @@ def question_of(record: SessionRecord) -> AttentionQuestion | None:
 
 
 def needs_you_text(record: SessionRecord, question: AttentionQuestion) -> str:
-    """Which project, what it asks, how to get there; where there is nowhere to get to, how to answer from here."""
+    """Project, question and how to get there; if there is no place to go, how to answer from here."""
     asked = question.code is None and not question.probable
     answers = asked and record.managed and not _has_action(record, "attach")
     return join_lines(
@@ -145,7 +145,6 @@ def needs_you_text(record: SessionRecord, question: AttentionQuestion) -> str:
 
 
 def finished_text(record: SessionRecord) -> str:
-    """A turn ended well."""
     return join_lines(f"{display_name(record)} finished", _where(record), _attach_line(record))
 
 
@@ -176,7 +175,7 @@ def problem_text(
 
 
 def incident_text(told: Incident) -> str:
-    """One text for many sessions with one cause: who is still in it, what was done, what became of the others."""
+    """One text for many sessions with one cause: which are still in it, what was done, how the others ended."""
     inside = [each for each in told.members if each.is_in]
     return format_problem(
         what=f"{headline(told)}: {counts_text(told)}",
@@ -189,7 +188,7 @@ def incident_text(told: Incident) -> str:
 
 
 def format_problem(*, what: str, where: str, since: str, did: str, otherwise: str, command: str) -> str:
-    """What every message about trouble says, each thing in its line; `command` is empty where none could be typed."""
+    """Every part of a message about a problem in its own line; `command` is empty if no command helps."""
     return join_lines(
         what,
         f"Where: {where}",
@@ -201,7 +200,7 @@ def format_problem(*, what: str, where: str, since: str, did: str, otherwise: st
 
 
 def checkpoint_text(project: str, *, where: str, since: str, doubt: str, number: int) -> str:
-    """A program was cut off inside a step, and a person has to decide."""
+    """A program was interrupted inside a step, and a person has to decide."""
     return format_problem(
         what=f"{project} needs you: it was cut off, and what may have happened is not repeated",
         where=where,
@@ -213,9 +212,9 @@ def checkpoint_text(project: str, *, where: str, since: str, doubt: str, number:
 
 
 def resolved_text(what: str, since: str, *, did: str = "", because: str = "", well: bool = True) -> str:
-    """The end of something that was told: what it was, since when, what Wakeful did, and what else ended it.
+    """The end of a reported problem: what it was, since when, what Wakeful did, and what else ended it.
 
-    Not `well`: it was not seen well again, so it is closed and not resolved.
+    Without `well` it did not recover: it is closed, not resolved.
     """
     return join_lines(
         f"{'Resolved' if well else 'Closed'}: {what}",
@@ -226,7 +225,6 @@ def resolved_text(what: str, since: str, *, did: str = "", because: str = "", we
 
 
 def format_time(stamp: str) -> str:
-    """A record's time in the words of people."""
     return f"{stamp[:10]} {stamp[11:16]} UTC"
 
 
@@ -251,7 +249,7 @@ def _line(text: str, chars_max: int = LINE_CHARS_MAX) -> str:
     return strip_mentions(plain(redact(text), chars_max))
 
 
-# How lines of Wakeful begin.
+# The beginnings of Wakeful's own lines.
 _OWN_LINE: Final = re.compile(
     r"(Wakeful|Where|Since|If you do nothing|Resolved|Closed|Over|It began|PAUSED|Say yes|→|\(from)\b|→",
     re.IGNORECASE,
@@ -259,12 +257,12 @@ _OWN_LINE: Final = re.compile(
 
 
 def _mark_foreign_line(line: str) -> str:
-    """A line of an agent's words, which cannot be taken for one of Wakeful's."""
+    """Mark a line of an agent's text, so that it cannot pass for a line of Wakeful."""
     return f"It asks: {line}" if _OWN_LINE.match(line) else line
 
 
 def display_name(record: SessionRecord) -> str:
-    """What people call it: its own name, or its agent's, with its project, else the project."""
+    """Its own name or its agent's with its project, else the project."""
     name = record.name or record.agent
     if name and record.project not in {"", name}:
         return f"{name} ({record.project})"
@@ -277,7 +275,7 @@ def _where(record: SessionRecord) -> str:
 
 
 def _finding_text(finding: FindingRecord) -> str:
-    """Its summary, and what the agent or its provider said, told apart by backquotes."""
+    """The summary, and the words of the agent or its provider in backquotes."""
     said = next(filter(None, finding.untrusted), "")
     about = f": `{plain(readable_text(said), QUESTION_CHARS_MAX).replace('`', chr(39))}`" if said else ""
     return f"{finding.summary}{about} ({finding.code})"
@@ -298,7 +296,6 @@ def _question_text(said: str) -> str:
 
 
 def with_pause_line(text: str, paused_by: str) -> str:
-    """With the pause as its first line, for alerts that are sent during one."""
     return f"{_line(f'PAUSED by {paused_by}: Wakeful acts on nothing until `wakeful resume`')}\n{text}"
 
 
@@ -317,7 +314,7 @@ def _has_action(record: SessionRecord, name: str) -> bool:
 
 
 def _session_command(record: SessionRecord) -> str:
-    """A session that was merely found is handed over first, where it can be; an agent's is seen to at its agent."""
+    """A session that is only watched is adopted first, if possible; an agent's session is handled at its agent."""
     if record.agent is not None:
         return f"wakeful attach {record.agent}"
     adopts = not record.managed and _has_action(record, "adopt")
@@ -325,14 +322,14 @@ def _session_command(record: SessionRecord) -> str:
 
 
 def _attach_line(record: SessionRecord) -> str:
-    """To its agent or its pane; a session in no pane can only be looked at from here."""
+    """To its agent or its pane; a session without a pane can only be read."""
     if _has_action(record, "attach"):
         return f"→ wakeful attach {record.agent or record.id}"
     return f"→ wakeful session why {record.id}"
 
 
 def _outlook(told: Incident, inside: Sequence[Member]) -> str:
-    """What happens to those that are still in it."""
+    """What happens to the sessions that are still in it."""
     fates = {each.fate for each in inside}
     if not inside:
         return "nothing is left to do"
@@ -360,7 +357,7 @@ _LOST_CAUSES: Final = frozenset({Cause.TMUX_SERVER, Cause.REBOOT})
 
 
 def _incident_command(told: Incident, inside: Sequence[Member]) -> str:
-    """The one command that helps those that are still in it."""
+    """The one command that helps the sessions that are still in it."""
     fates = {each.fate for each in inside}
     if MemberStatus.HELD in fates:
         return "wakeful checkpoint list"
@@ -383,7 +380,7 @@ def _restore_command(left: Sequence[Member]) -> str:
 
 
 class AlertBody(Struct, frozen=True, kw_only=True):
-    """One thing to tell. Without a `command` there is nothing a person could type."""
+    """The parts of an alert. Without a `command` there is nothing to type."""
 
     what: str
     where: str
@@ -398,7 +395,7 @@ class AlertBody(Struct, frozen=True, kw_only=True):
 
 
 def format_alert(body: AlertBody) -> str:
-    """As it is sent: plain and redacted line by line, so that nothing from outside looks like a line of ours."""
+    """The text as sent: plain and redacted line by line, so that no outside text looks like a line of Wakeful."""
     return format_problem(
         what=body.what,
         where=body.where,
@@ -410,7 +407,6 @@ def format_alert(body: AlertBody) -> str:
 
 
 def issue_tracker_alert(words: str, host: str, since: float, *, did: str) -> AlertBody:
-    """That issues cannot be filed."""
     return AlertBody(
         what=f"No issue could be filed: {words}",
         where=f"`gh` on {host}",
@@ -422,7 +418,7 @@ def issue_tracker_alert(words: str, host: str, since: float, *, did: str) -> Ale
 
 
 def refused_decision_alert(asker: str, order: str, reason: str, command: str, since: float) -> AlertBody:
-    """That a decision was refused. `command` are the words that the asking process was started with."""
+    """`command` is the command line of the asking process."""
     return AlertBody(
         what=f"A decision was refused: {asker} asked for it",
         where=f"`{command}`" if command else "a process that had ended, or cannot be seen",
@@ -434,7 +430,6 @@ def refused_decision_alert(asker: str, order: str, reason: str, command: str, si
 
 
 def failed_part_alert(name: str, reason: str, host: str, since: float) -> AlertBody:
-    """That a source or a service of Wakeful raised an error."""
     return AlertBody(
         what=f"A part of Wakeful is down: {name}",
         where=f"wakeful on {host} ({reason})",

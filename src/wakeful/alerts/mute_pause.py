@@ -33,14 +33,14 @@ from wakeful.storage.base import Note, Store
 MUTE_KIND: Final = "mute"
 PAUSE_KIND: Final = "pause"
 _EVERYTHING: Final = "everything"
-# All acts stop within a second, also when it was another daemon of the store that was told.
+# All actions stop within a second, also if another daemon of the store got the command.
 FOLLOW_SECONDS: Final = 0.5
 # A person who muted a thousand things wants a pause, a project or a setting.
 MUTES_MAX: Final = 1000
 # An ended mute stays for a day, so that one that is just being renewed is not dropped.
 ENDED_SECONDS_MAX: Final = 86_400.0
 LINES_MAX: Final = 5
-# Something is stored that this version cannot read: a pause was wanted.
+# The store holds something that this version cannot read: treat it as a pause.
 _UNREADABLE: Final = Pause("somebody", 0.0, "written by another version of Wakeful")
 
 S = TypeVar("S", bound=Struct)
@@ -63,26 +63,26 @@ class TooManyMutes(OperatorError):
 
 
 class MutePause:
-    """Who silenced what, and whether Wakeful may act by itself."""
+    """Mutes, and whether Wakeful may act by itself."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._stored_pause: Pause | None = None
-        # A pause that holds here while the store has not taken it, be it slow, full or gone.
+        # A pause that holds here although a slow, full or missing store has not taken it.
         self._local_pause: Pause | None = None
         self._mutes: dict[str, Mute] = {}
         self._listeners: list[Callable[[], None]] = []
-        # How often something was written; a reading that a writing overtook is not believed.
+        # The number of writes; a read that a write overtook is discarded.
         self._write_count = 0
 
     def subscribe(self, listener: Callable[[], None]) -> None:
-        """Call it whenever a pause begins or ends, also one of another daemon on this store."""
+        """Call it whenever a pause begins or ends, also by another daemon on this store."""
         self._listeners.append(listener)
 
     @property
     def current_pause(self) -> Pause | None:
-        """The pause, as last heard."""
+        """The last known pause."""
         return self._stored_pause or self._local_pause
 
     @property
@@ -90,15 +90,15 @@ class MutePause:
         return pause_record(self.current_pause)
 
     def pause_reason(self) -> str | None:
-        """Why Wakeful may do nothing by itself now, for the act gate."""
+        """Why Wakeful may not act by itself now, for the action gate."""
         pause = self.current_pause
         return f"{pause_text(pause)}; `wakeful resume` ends it" if pause is not None else None
 
     async def reload(self) -> Pause | None:
         """Read mutes and pause from the store again, which other daemons may have changed.
 
-        The daemon awaits it once at its start; with a shared store, `follow` repeats it. The gateway awaits it before
-        it tells its admins something.
+        The daemon awaits it once at its start; with a shared store, `follow` repeats it. The gateway awaits it
+        before it alerts its admins.
         """
         writings = self._write_count
         pauses, mutes = await self._store.notes(PAUSE_KIND), await self._store.notes(MUTE_KIND)
@@ -108,13 +108,13 @@ class MutePause:
         return self.current_pause
 
     async def follow(self) -> None:
-        """Hear, for as long as this runs, what other daemons of the store are told."""
+        """Follow changes by other daemons of the store until cancelled."""
         while True:
             await self.reload()
             await self._clock.sleep(FOLLOW_SECONDS)
 
     async def pause(self, by: str, reason: str = "") -> bool:
-        """Stop everything Wakeful would do by itself; False if it was paused already, which stays as it is.
+        """Stop all automatic actions; False if already paused, and then that pause stays.
 
         Raises PauseNotSaved if it could not be stored; it holds in this process nevertheless.
         """
@@ -130,7 +130,7 @@ class MutePause:
         self._write_count += 1
         self._set_pause(held, None)
         if not is_new:
-            # Who was first, and whether it still holds, is what the store says.
+            # The store knows who was first, and whether the pause still holds.
             await self.reload()
         return is_new
 
@@ -142,7 +142,7 @@ class MutePause:
         return was_paused
 
     async def mute(self, kind: MuteKind, value: str, seconds: float, *, by: str, reason: str = "") -> Mute:
-        """Silence something for so long; the newest word about it counts. Raises NoSuchCode, NoMuteTarget, TooManyMutes."""
+        """Mute alerts for a time; a newer mute replaces an older one. Raises NoSuchCode, NoMuteTarget, TooManyMutes."""
         assert 0 < seconds <= MUTE_SECONDS_MAX, "a mute ends, within 30 days"
         now = self._clock.now().wall
         mute = Mute(kind, parse_target(kind, value), now + seconds, _person_name(by), safe(reason))
@@ -154,7 +154,7 @@ class MutePause:
         return mute
 
     async def unmute(self, kind: MuteKind, value: str) -> bool:
-        """Let it be told again; False if it was not silenced any more."""
+        """False if it was not muted any more."""
         key = _key(kind, parse_target(kind, value))
         dropped = await self._store.drop_note(MUTE_KIND, key)
         self._write_count += 1
@@ -162,22 +162,22 @@ class MutePause:
         return dropped and (mute is None or mute.is_active(self._clock.now().wall))
 
     def mutes(self, now: float) -> tuple[Mute, ...]:
-        """Those that hold at this wall time, the first to end first."""
+        """The mutes in force at this wall time, the first to end first."""
         return tuple(sorted((each for each in self._mutes.values() if each.is_active(now)), key=_by_end))
 
     def is_muted(
         self, record: SessionRecord | None, codes: Collection[str], now: float, *, project: str | None = None
     ) -> bool:
-        """Whether nothing is to be told about this at this wall time; `project` is for what concerns no session.
+        """Whether alerts about this are muted at this wall time; `project` is for alerts without a session.
 
-        `codes` are all it is told under: what was found, and the cause behind it.
+        `codes` are all codes of the alert: the finding, and the cause behind it.
         """
         return any(
             is_muted(each, record, project, codes) for each in self._mutes.values() if each.is_active(now)
         )
 
     def is_topic_muted(self, topic: Topic) -> bool:
-        """Whether nothing is to be told now about something that is no session of ours."""
+        """Whether alerts about something that is no session are muted now."""
         now, project = self._clock.now().wall, project_name(topic.project) if topic.project else None
         mutes = [each for each in self._mutes.values() if each.is_active(now)]
         return any(each.covers(topic.session_id, project, topic.codes) for each in mutes)
@@ -206,7 +206,6 @@ class MutePause:
 
 
 def pause_from_notes(notes: Sequence[Note]) -> Pause | None:
-    """The pause that the store's notes of this kind hold."""
     return (_decode_note(notes[0], Pause) or _UNREADABLE) if notes else None
 
 

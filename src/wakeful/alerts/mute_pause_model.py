@@ -20,10 +20,10 @@ from wakeful.incidents.model import Cause
 from wakeful.judging.findings import FindingCode
 from wakeful.judging.session_record import SessionRecord
 
-# Longer than any absence; what should be silent for ever is a setting, not a mute.
+# Longer than any absence; permanent silence is a setting, not a mute.
 MUTE_SECONDS_MAX: Final = 30 * 86_400.0
 CLOCK_SLACK_SECONDS: Final = 86_400.0
-# Everything that alerts are about: findings, causes of incidents, the troubles of a project, and the rest.
+# Everything that alerts are about: findings, causes of incidents, problems of a project, and the rest.
 CODES: Final = frozenset(
     {*FindingCode, *Cause, *AlertCode, CriticalEventKind.QUEUE_STALLED, CriticalEventKind.MESSAGE_UNROUTED}
 )
@@ -42,7 +42,7 @@ class NoMuteTarget(OperatorError):
 
 
 class MuteKind(StrEnum):
-    """What is silenced: one session, everything of a project, or one kind of trouble wherever it is."""
+    """One session, everything of a project, or one kind of problem anywhere."""
 
     SESSION = "session"
     PROJECT = "project"
@@ -50,7 +50,7 @@ class MuteKind(StrEnum):
 
 
 class Mute(Struct, frozen=True):
-    """Silence about something until a time, and who wanted it. `until` is wall time: it goes on while the host sleeps."""
+    """No alerts about something until a time, and who set it. `until` is wall time: it passes while the host sleeps."""
 
     kind: MuteKind
     value: str
@@ -59,13 +59,13 @@ class Mute(Struct, frozen=True):
     reason: str = ""
 
     def is_active(self, now: float) -> bool:
-        """Whether it is in force; one that seems to last longer than any may was made before the clock was set back."""
+        """Whether it is in force; one with an impossible length was made before the clock was set back."""
         return self.until - MUTE_SECONDS_MAX - CLOCK_SLACK_SECONDS <= now < self.until
 
     def covers(self, session_id: str | None, project: str | None, codes: Collection[str]) -> bool:
-        """Whether a message about these is silenced; what is None is not what the message is about.
+        """Whether it mutes a message about these; None is not a subject of the message.
 
-        `codes` are all it is told under: what was found, and the cause behind it.
+        `codes` are all codes of the message: the finding, and the cause behind it.
         """
         match self.kind:
             case MuteKind.SESSION:
@@ -77,7 +77,7 @@ class Mute(Struct, frozen=True):
 
 
 class Pause(Struct, frozen=True):
-    """Nothing is done by Wakeful itself; who wanted it, since when, and why."""
+    """Wakeful takes no action by itself; who paused it, since when, and why."""
 
     by: str
     since: float
@@ -85,8 +85,6 @@ class Pause(Struct, frozen=True):
 
 
 class MuteRecord(Struct, frozen=True):
-    """A mute as doors show it."""
-
     kind: MuteKind
     value: str
     until: str
@@ -95,8 +93,6 @@ class MuteRecord(Struct, frozen=True):
 
 
 class PauseRecord(Struct, frozen=True):
-    """A pause as doors show it."""
-
     by: str
     since: str
     reason: str
@@ -123,7 +119,7 @@ def pause_record(pause: Pause | None) -> PauseRecord | None:
 
 
 def parse_target(kind: MuteKind, value: str) -> str:
-    """What a mute of this kind compares with, as records spell it. Raises NoSuchCode, NoMuteTarget."""
+    """The value that a mute of this kind compares with, as records spell it. Raises NoSuchCode, NoMuteTarget."""
     if kind is MuteKind.CODE and value not in CODES:
         raise NoSuchCode(shown=value[:40], known=", ".join(sorted(CODES)))
     target = project_name(value) if kind is MuteKind.PROJECT else value
@@ -133,7 +129,7 @@ def parse_target(kind: MuteKind, value: str) -> str:
 
 
 def project_name(text: str) -> str:
-    """A project's name as records show it, which is also how people know it."""
+    """A project's name as records show it and people know it."""
     return label(text)
 
 
@@ -145,19 +141,18 @@ def is_muted(mute: Mute, record: SessionRecord | None, project: str | None, code
 
 
 def pause_text(pause: Pause | PauseRecord) -> str:
-    """The words every door and every alert says it with."""
+    """The text of a pause in every interface and alert."""
     since = iso(pause.since) if isinstance(pause, Pause) else pause.since
     return f"PAUSED by {pause.by} since {since}{f': {pause.reason}' if pause.reason else ''}"
 
 
 def mute_text(mute: Mute | MuteRecord) -> str:
-    """One line about a mute."""
     until = iso(mute.until) if isinstance(mute, Mute) else mute.until
     return f"{mute.kind} {mute.value} is muted until {until} by {mute.by}{f': {mute.reason}' if mute.reason else ''}"
 
 
 def pause_lines(pause: PauseRecord | None) -> list[str]:
-    """The first line of whatever is listed, while Wakeful is paused."""
+    """The first line of every list while Wakeful is paused."""
     if pause is None:
         return []
     return [plain(f"{pause_text(pause)}; Wakeful does nothing by itself until `wakeful resume`")]

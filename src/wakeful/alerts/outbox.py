@@ -37,14 +37,14 @@ from wakeful.core.errors import WorldError
 from wakeful.storage.base import Note, Store
 
 KIND: Final = "alert"
-# A channel that is out for a week on a bad machine; beyond that the oldest are given up.
+# Enough for a channel that is down for a week on a bad machine; beyond that the oldest are dropped.
 EPISODES_MAX: Final = 1000
-# Alerts for which there is no room are counted under a key that begins so.
+# The key of an alert that counts those without room begins with this.
 OVERFLOW_PREFIX: Final = "more/"
 SWEEP_SECONDS: Final = 1.0
-# Whether a mute has ended is asked this often.
+# How often to check whether a mute has ended.
 MUTED_SECONDS: Final = 60.0
-# The only channel that knows chats.
+# The only channel that supports chats.
 CHAT_CHANNEL: Final = "telegram"
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = json_decoder(PendingAlert)
@@ -79,9 +79,9 @@ class AlertOutbox:
         assert len(set(self._names)) == len(self._names), "two channels of one name could not be told apart"
         self._episodes: dict[str, PendingAlert] = {}
         self._in_flight: Counter[str] = Counter()
-        # Not yet known to be ours: another daemon on this store may have been first.
+        # Not known to be claimed here: another daemon on this store may have been first.
         self._claiming: set[str] = set()
-        # Where memory and store differ, most likely because the store refused.
+        # Where memory and store differ, usually because the store refused.
         self._unsaved: set[str] = set()
         self._is_store_failing = False
         self._write_lock = asyncio.Lock()
@@ -112,11 +112,10 @@ class AlertOutbox:
 
     @property
     def pending_counts(self) -> dict[tuple[str, ...], float]:
-        """How many messages each channel has yet to take."""
         return {(name,): len(self.pending(name)) for name in self._names}
 
     async def restore(self) -> None:
-        """Recall what an earlier daemon owed. Raises the store's errors; twice is once."""
+        """Load the pending alerts of an earlier daemon. Raises the store's errors; a repeated call changes nothing."""
         if self._restored:
             return
         for note in await self._store.notes(KIND):
@@ -131,7 +130,7 @@ class AlertOutbox:
             async with asyncio.TaskGroup() as group:
                 for each in self._channel_deliveries:
                     group.create_task(each.run())
-                # Without a channel there is nothing to do, and yet no end.
+                # Without a channel there is nothing to do, but the task must not end.
                 await asyncio.Event().wait()
         finally:
             for channel in self._channels:
@@ -153,9 +152,10 @@ class AlertOutbox:
         return kept
 
     async def resolve(self, episode: str, text: str | None = None) -> bool:
-        """It is over. Channels that delivered it deliver `text` too, if there is one; an undelivered alert is dropped.
+        """It is over. Channels that delivered it also deliver `text`, if given; an undelivered alert is
+        dropped.
 
-        False: nothing of it was known.
+        False: it was unknown.
         """
         known = self._episodes.get(episode)
         if known is None or known.phase is not AlertPhase.ACTIVE:
@@ -175,7 +175,7 @@ class AlertOutbox:
         return MUTED_SECONDS if self._mute_pause.is_topic_muted(topic) else 0.0
 
     def message_text(self, episodes: Sequence[PendingAlert]) -> str:
-        """What is to be said of them now, during a pause with that first, except in a user's chat."""
+        """Their current text, during a pause with that first, except in a user's chat."""
         text = (
             message_text(episodes[0], self._clock.now().wall) if len(episodes) == 1 else digest_text(episodes)
         )
@@ -192,7 +192,6 @@ class AlertOutbox:
         ]
 
     def pending(self, channel: str) -> list[PendingAlert]:
-        """What this channel has yet to tell."""
         return [
             each
             for key, each in self._episodes.items()
@@ -200,7 +199,7 @@ class AlertOutbox:
         ]
 
     async def begin_delivery(self, episodes: Sequence[PendingAlert], channel: str) -> bool:
-        """Words to a chat leave only after a note of it; everything else at once."""
+        """A message to a chat leaves only after a note of it; all others at once."""
         for alert in episodes:
             self._in_flight[alert.alert.episode] += 1
         first = episodes[0]
@@ -214,7 +213,7 @@ class AlertOutbox:
         return False
 
     async def on_delivered(self, episodes: Sequence[PendingAlert], channel: str) -> None:
-        """A channel has told them, or may have."""
+        """A channel delivered them, or may have."""
         now = self._clock.now().wall
         changed = {}
         for alert in episodes:
@@ -224,7 +223,7 @@ class AlertOutbox:
         await self._on_delivery_end(changed)
 
     async def on_refused(self, episodes: Sequence[PendingAlert], channel: str) -> None:
-        """A channel has not told them: they stay owed."""
+        """A channel did not deliver them: they stay pending."""
         changed = {}
         for alert in episodes:
             key = alert.alert.episode
@@ -234,7 +233,7 @@ class AlertOutbox:
         await self._on_delivery_end(changed)
 
     async def _on_delivery_end(self, changed: Mapping[str, PendingAlert]) -> None:
-        """A channel is done speaking; an end that waited for that can take place."""
+        """A delivery ended; an end that waited for it can take place."""
         news = []
         for key, landed in changed.items():
             known = landed
@@ -260,7 +259,7 @@ class AlertOutbox:
         return True
 
     async def _enqueue_new(self, new: PendingAlert) -> bool:
-        """Claim a new episode, durably; False if another daemon on this store has it."""
+        """Claim a new episode durably; False if another daemon on this store has it."""
         key = new.alert.episode
         if not self._make_room() and new.alert.chat is None:
             return await self._count_overflow(new)
@@ -282,17 +281,17 @@ class AlertOutbox:
         await self._save(key)
 
     def _set(self, key: str, alert: PendingAlert) -> None:
-        """Take a new value for an episode, and forget it if it is done with."""
+        """Set a new value for an episode, and forget it if it is done."""
         if self._is_done(alert) and not self._in_flight[key]:
             del self._episodes[key]
         else:
             self._episodes[key] = alert
 
     async def _save(self, *keys: str) -> None:
-        """Write what memory says, for these and for all that could not be written before."""
+        """Store the values in memory, of these and of all that could not be stored before."""
         async with self._write_lock:
-            # Together: the store syncs its file once for all that come at the same time. Shielded: what was told is written
-            # down also when Wakeful ends right after it.
+            # Together: the store syncs its file once for all simultaneous writes. Shielded: a delivery is stored even
+            # if Wakeful ends right after it.
             saving = (self._save_one(key) for key in {*keys, *self._unsaved})
             await asyncio.shield(asyncio.gather(*saving))
 
@@ -319,7 +318,7 @@ class AlertOutbox:
         try:
             known = _decode(note.body)
         except msgspec.DecodeError:
-            # Left there it would keep this episode silent for ever.
+            # Left there it would silence this episode for ever.
             log.warning("an alert of another version was dropped: %s", note.key)
             await self._store.drop_note(KIND, note.key)
             return
@@ -348,12 +347,12 @@ class AlertOutbox:
             await self._save()
 
     def _is_done(self, alert: PendingAlert) -> bool:
-        """A mute may last longer than anything else is kept."""
+        """A mute may last longer than the retention."""
         done = is_done(alert, self._clock.now().wall, self.cooldown_seconds)
         return done and not (alert.pending and self.muted_seconds(alert))
 
     def _make_room(self) -> bool:
-        """Forget an episode that is over, else one that was delivered. False: all of them still wait."""
+        """Forget a resolved episode, else a delivered one. False: all of them still wait."""
         if len(self._episodes) < EPISODES_MAX:
             return True
         told = [key for key, each in self._episodes.items() if not each.pending and not self._in_flight[key]]
@@ -371,7 +370,7 @@ class AlertOutbox:
         return True
 
     async def _count_overflow(self, new: PendingAlert) -> bool:
-        """One alert counts all of its kind for which there is no room; `wakeful incidents` lists every one."""
+        """One alert counts all of its kind that had no room; `wakeful incidents` lists each."""
         prefix = f"{OVERFLOW_PREFIX}{new.alert.kind}/"
         open_keys = [key for key, each in self._episodes.items() if key.startswith(prefix) and not each.took]
         key = next((each for each in open_keys if not self._in_flight[each]), f"{prefix}{new.owed_at}")

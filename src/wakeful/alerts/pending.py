@@ -13,16 +13,16 @@ from msgspec.structs import replace
 
 from wakeful.alerts.model import Alert, AlertKind, late_text
 
-# An alert of last week is no news; what is still going on by then is worth a second alert.
+# An alert of last week is no news; a problem that still lasts then is worth a second alert.
 RETENTION_SECONDS_MAX: Final = 7 * 86_400.0
-# From here on a text says that it is late.
+# From this age on a text says that it is late.
 LATE_SECONDS: Final = 600.0
 BACKOFF_SECONDS: Final = 10.0
 BACKOFF_SECONDS_MAX: Final = 600.0
 
 
 class AlertPhase(StrEnum):
-    """`ending`: it is over, but some channel is still speaking; what is owed then depends on how that ends."""
+    """`ending`: it is over, but a delivery still runs; its result decides what is pending."""
 
     ACTIVE = "telling"
     ENDING = "ending"
@@ -30,7 +30,9 @@ class AlertPhase(StrEnum):
 
 
 class PendingAlert(Struct, frozen=True):
-    """One episode. `pending` channels have not taken its words yet, `took` have; once over, its words are the end's."""
+    """One episode. `pending` channels have not taken its text yet, `took` have; once it is over, the text is
+    that of its end.
+    """
 
     alert: Alert
     owner: str
@@ -38,7 +40,7 @@ class PendingAlert(Struct, frozen=True):
     due_at: float
     pending: tuple[str, ...]
     took: tuple[str, ...] = ()
-    # To a chat: written before the words leave, so that a crash does not repeat them.
+    # For a chat: stored before the text leaves, so that a crash does not repeat it.
     begun: tuple[str, ...] = ()
     told_at: float | None = None
     phase: AlertPhase = AlertPhase.ACTIVE
@@ -51,17 +53,16 @@ class PendingAlert(Struct, frozen=True):
 
 
 def new_pending_alert(alert: Alert, owner: str, channels: Sequence[str], now: float) -> PendingAlert:
-    """A new episode, to be told at once."""
     return PendingAlert(alert, owner, now, now, tuple(channels))
 
 
 def renew_alert(
     known: PendingAlert, alert: Alert, channels: Sequence[str], now: float, cooldown_seconds: float
 ) -> PendingAlert | None:
-    """The same episode is reported once more: None if there is nothing to tell.
+    """The same episode is reported again: None if there is nothing to send.
 
-    What was delivered already and is not over is not delivered again. What comes back within its cooldown is
-    told at the end of that, if it lasts so long. Of undelivered texts the newest counts.
+    An alert that was delivered and is not over is not repeated. One that comes back within its cooldown is sent
+    at the end of that, if it lasts so long. Of undelivered texts the newest counts.
     """
     if known.phase is AlertPhase.ACTIVE:
         return replace(known, alert=alert) if known.pending and not known.took else None
@@ -72,14 +73,14 @@ def renew_alert(
 
 
 def is_same_message(alert: PendingAlert, sent: PendingAlert) -> bool:
-    """Whether what was sent is what is owed still; meanwhile it may have ended and come back."""
+    """Whether the sent text is still the pending one; it may have ended and come back meanwhile."""
     return alert.owed_at == sent.owed_at and (alert.phase is AlertPhase.OVER) == (
         sent.phase is AlertPhase.OVER
     )
 
 
 def mark_delivered(alert: PendingAlert, channel: str, now: float) -> PendingAlert:
-    """A channel took the words, or may have."""
+    """A channel took the text, or may have."""
     pending = tuple(each for each in alert.pending if each != channel)
     begun = tuple(each for each in alert.begun if each != channel)
     if alert.phase is AlertPhase.OVER:
@@ -95,7 +96,7 @@ def mark_delivered(alert: PendingAlert, channel: str, now: float) -> PendingAler
 
 
 def mark_over(alert: PendingAlert, text: str | None) -> PendingAlert:
-    """It is over: channels that delivered it still have to deliver `text`, the others nothing."""
+    """It is over: channels that delivered it must deliver `text`, the others nothing."""
     return replace(
         alert,
         phase=AlertPhase.OVER,
@@ -106,20 +107,20 @@ def mark_over(alert: PendingAlert, text: str | None) -> PendingAlert:
 
 
 def restore_alert(alert: PendingAlert, channels: Sequence[str]) -> PendingAlert:
-    """As it stands after a restart, with the channels there are now."""
-    # Begun and not known to have ended: it may have arrived.
+    """Its state after a restart, with the current channels."""
+    # Begun without a known end: it may have arrived.
     pending = [each for each in alert.pending if each not in alert.begun]
     took = (*alert.took, *alert.begun)
     present = tuple(each for each in pending if each in channels)
     if pending and not present and not took:
-        # Every channel it was meant for is gone; it goes through those that took their place.
+        # All its channels are gone; it goes through the current ones.
         present = tuple(channels)
     known = replace(alert, pending=present, took=took, begun=())
     return mark_over(known, known.ending) if known.phase is AlertPhase.ENDING else known
 
 
 def is_done(alert: PendingAlert, now: float, cooldown_seconds: float) -> bool:
-    """Whether it can be forgotten: nothing is owed, and nothing that comes back would have to wait."""
+    """Whether it can be forgotten: nothing is pending, and no cooldown runs."""
     if now - alert.owed_at > RETENTION_SECONDS_MAX:
         return True
     if alert.pending or alert.phase is AlertPhase.ENDING:
@@ -134,13 +135,12 @@ def is_done(alert: PendingAlert, now: float, cooldown_seconds: float) -> bool:
 
 
 def wait_seconds(alert: PendingAlert, now: float, cooldown_seconds: float) -> float:
-    """How long it is not delivered yet. A wait longer than any cooldown comes from a clock that was set: none."""
+    """How long until it is delivered. A wait longer than any cooldown comes from a clock that was set: none."""
     seconds = alert.due_at - now
     return seconds if 0.0 < seconds <= cooldown_seconds else 0.0
 
 
 def message_text(alert: PendingAlert, now: float) -> str:
-    """What is to be said of it now."""
     text = alert.ending if alert.phase is AlertPhase.OVER else alert.alert.text
     assert text is not None, "an end without words is not delivered"
     late = now - max(alert.owed_at, alert.due_at) > LATE_SECONDS
@@ -148,5 +148,5 @@ def message_text(alert: PendingAlert, now: float) -> str:
 
 
 def backoff_seconds(failures: int) -> float:
-    """How long a channel is left alone after so many failures in a row."""
+    """The delay of a channel after so many failures in a row."""
     return min(BACKOFF_SECONDS * 2.0 ** (min(failures, 20) - 1), BACKOFF_SECONDS_MAX) if failures else 0.0

@@ -22,7 +22,7 @@ log = logging.getLogger("wakeful.ping")
 
 
 class Ping:
-    """Calls the address as long as `well` says that judging works; silence is the alarm."""
+    """Calls the address while `well` says that judging works; silence is the alarm."""
 
     def __init__(self, url: str, clock: Clock, well: Callable[[], bool] = lambda: True) -> None:
         self._url = url
@@ -32,7 +32,6 @@ class Ping:
         self.problem: str | None = None
 
     async def run(self) -> None:
-        """Ping until cancelled."""
         try:
             while True:
                 begun = self._clock.now().awake
@@ -44,7 +43,7 @@ class Ping:
                 await self._client.aclose()
 
     async def _ping(self) -> str | None:
-        """What went wrong, if anything did."""
+        """The error, if any."""
         if self._client is None:
             self._client = await asyncio.to_thread(_open_client)
         import httpx  # noqa: PLC0415 - loaded by now
@@ -59,7 +58,7 @@ class Ping:
         return None if answer.is_success else f"answered with status {answer.status_code}"
 
     def _log_change(self, trouble: str | None) -> None:
-        """Say it once, and once that it is over."""
+        """Log a failure once, and its end once."""
         if trouble is not None and self.problem is None:
             log.warning("alerts.ping_url does not answer: %s", trouble)
         if trouble is None and self.problem is not None:

@@ -17,14 +17,12 @@ log = logging.getLogger("wakeful")
 
 
 class RefusedDecisions:
-    """Owes the alerts."""
-
     def __init__(self, notifier: Notifier, clock: Clock) -> None:
         self._notifier = notifier
         self._clock = clock
 
     async def notify(self, asker: str, order: str, reason: str, command: str) -> None:
-        """`asker` is a session or what is known instead; `command` are the words that its process was started with."""
+        """`asker` is a session or what is known instead; `command` is the command line of its process."""
         now = self._clock.now().wall
         body = refused_decision_alert(asker, order, reason, plain(redact(command), COMMAND_CHARS_MAX), now)
         topic = Topic((AlertCode.DECISION,), session_id=asker)

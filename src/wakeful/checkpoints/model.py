@@ -170,7 +170,6 @@ def number_of(name: str) -> int | None:
 
 
 def command_of(choice: ChoiceName, number: int) -> str:
-    """The command that chooses it."""
     if choice is ChoiceName.DONE:
         return f"wakeful checkpoint continue {number} --done"
     return f"wakeful checkpoint {choice} {number}"
@@ -234,7 +233,6 @@ _THEN: Final = "Then: "
 
 
 def to_markdown(checkpoint: Checkpoint) -> str:
-    """The text of CHECKPOINT_<n>.md."""
     return "\n".join(
         [*_head(checkpoint), *_fact_sections(checkpoint), *_choice_sections(checkpoint.choices), ""]
     )

@@ -334,11 +334,17 @@ class CheckpointNotifier:
                 await self._notifier.resolve(episode, _resolved_text(decided[episode]))
 
     async def _notify(self, checkpoint: Checkpoint) -> None:
-        """Enqueue first, then note it: after a crash in between, the outbox knows the episode. Without a
-        channel it waits."""
+        """Enqueue before the note: after a crash in between, the outbox knows the episode."""
         episode = _episode(checkpoint)
         topic = Topic((AlertCode.CHECKPOINT,), checkpoint.project)
-        text = _alert_text(checkpoint)
+        first, *others = checkpoint.may_have or ("nothing is known",)
+        text = checkpoint_text(
+            checkpoint.project or checkpoint.subject,
+            where=f"journal {checkpoint.subject}",
+            since=iso(checkpoint.opened_at),
+            doubt=f"{first}{f' (and {len(others)} more)' if others else ''}",
+            number=checkpoint.number,
+        )
         await self._notifier.raise_alert(episode, text, topic, kind=AlertKind.NEEDS_YOU)
         if self._notifier.open_alerts(episode):
             await self._store.save_new_note(Note(NOTIFIED_KIND, _notified_key(checkpoint), b""))
@@ -351,17 +357,6 @@ def _notified_key(checkpoint: Checkpoint) -> str:
 def _episode(checkpoint: Checkpoint) -> str:
     # The slash at its end keeps 1 apart from 10.
     return f"{_EPISODE_PREFIX}{checkpoint.number}/"
-
-
-def _alert_text(checkpoint: Checkpoint) -> str:
-    first, *others = checkpoint.may_have or ("nothing is known",)
-    return checkpoint_text(
-        checkpoint.project or checkpoint.subject,
-        where=f"journal {checkpoint.subject}",
-        since=iso(checkpoint.opened_at),
-        doubt=f"{first}{f' (and {len(others)} more)' if others else ''}",
-        number=checkpoint.number,
-    )
 
 
 def _resolved_text(checkpoint: Checkpoint) -> str:

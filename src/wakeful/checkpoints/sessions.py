@@ -69,8 +69,6 @@ class SessionCheckpoints:
 
 
 class SessionDecisionExecutor:
-    """Carries out a person's decision on an agent."""
-
     def __init__(
         self,
         healer: Healer,

@@ -322,13 +322,13 @@ class Gateway:
                 self._questions.on_press,
                 self._decisions.on_press,
                 self._follow_ups.on_press,
-                self._new_withheld().on_press,
+                WithheldAnswers(
+                    chat=self.chat,
+                    answers=self._answers,
+                    turn_store=self._turn_store,
+                    role_of=self._people.role_of,
+                ).on_press,
             ),
-        )
-
-    def _new_withheld(self) -> WithheldAnswers:
-        return WithheldAnswers(
-            chat=self.chat, answers=self._answers, turn_store=self._turn_store, role_of=self._people.role_of
         )
 
     def _views(self) -> Views:

@@ -269,7 +269,7 @@ class ChatCommands:
             f"Mode: {await self._mode()}",
             f"Telegram: {'updates arrive' if trouble is None else f'no updates arrive ({trouble})'}",
             *([f"Host: {host}"] if host else []),
-            *(f"Login: {line}" for line in self._login_lines()),
+            *(f"Login: {mode.provider} {mode.state}" for mode in self._views.auth()),
             f"Sessions: {pool.active} of {pool.limits.active_max}, {busy} busy",
             f"Next: {self._next_step()}",
             READING_ORDER.format(log=self._views.log),
@@ -283,9 +283,6 @@ class ChatCommands:
             return f"the daemon does not answer: {problem}"
         paused = f" · PAUSED by {plain(standing.paused)}" if standing.paused is not None else ""
         return f"{standing.mode}{paused}"
-
-    def _login_lines(self) -> list[str]:
-        return [f"{mode.provider} {mode.state}" for mode in self._views.auth()]
 
     def _next_step(self) -> str:
         for mode in self._views.auth():

@@ -100,11 +100,8 @@ class People:
         await self.reload()
         user_id = message.user_id
         log.warning("user %d was paired. To make it an admin: [gateway] admins = [%d]", user_id, user_id)
-        await self._welcome(message)
-        return True
-
-    async def _welcome(self, message: IncomingMessage) -> None:
         try:
             await self._chat.send(message.place, WELCOME)
         except ChatFailed as problem:
             log.warning("unverified in %s: %s", message.place.key, problem)
+        return True

@@ -224,7 +224,16 @@ class TurnListener:
         while (until := self._deadline()) > self._clock.now().awake:
             self._wake.clear()
             await wait_for_event_or_deadline(self._clock, self._wake, until)
-        return await self._on_limit()
+        if self._stopped_at is not None or isinstance(self._last_event, Ended):
+            return TurnStopped(self._text)
+        if isinstance(self._last_event, Gone):
+            return self._last_event
+        if self._last_event is None and self._turn.doubt:
+            return NotBegun(self._turn.doubt)
+        if await self._propose_revival():
+            self.last_event_at = self._clock.now().awake
+            return await self._wait_for_limit()
+        return TimedOut()
 
     def _deadline(self) -> float:
         if self._stopped_at is not None:
@@ -237,18 +246,6 @@ class TurnListener:
             return self.last_event_at + self._limits.cut_short
         asked = self._limits.question if self._questions.is_open(self.session_id) else 0.0
         return self.last_event_at + self._limits.turn + asked
-
-    async def _on_limit(self) -> TurnEnd:
-        if self._stopped_at is not None or isinstance(self._last_event, Ended):
-            return TurnStopped(self._text)
-        if isinstance(self._last_event, Gone):
-            return self._last_event
-        if self._last_event is None and self._turn.doubt:
-            return NotBegun(self._turn.doubt)
-        if await self._propose_revival():
-            self.last_event_at = self._clock.now().awake
-            return await self._wait_for_limit()
-        return TimedOut()
 
     async def _propose_revival(self) -> bool:
         """Propose to bring it back; the one gate decides. Whether that is worth waiting for."""

@@ -134,7 +134,10 @@ class TurnQueue:
                 await wait_for_event_or_deadline(self._clock, self._wake, until)
         except asyncio.CancelledError:
             # Whatever else ends this loop, the turns that run go on, and so does the next run of it.
-            await self._cancel_all()
+            self._questions.close()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
             raise
 
     async def stop(self, key: ConversationKey, cut: StopScope = StopScope.TURN) -> str:
@@ -342,9 +345,3 @@ class TurnQueue:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-    async def _cancel_all(self) -> None:
-        self._questions.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)

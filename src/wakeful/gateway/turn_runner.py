@@ -27,7 +27,6 @@ from wakeful.gateway.rules.turn import StopScope, Turn, TurnStage
 from wakeful.gateway.turn_context import (
     AnswerFactory,
     AnswerFinishing,
-    AnswerMessages,
     TurnContext,
     TurnLimits,
     TurnObserver,
@@ -223,23 +222,21 @@ class TurnRunner:
         elif (not_begun := await self._prompt_delivery.deliver(context)) is not None:
             log.warning("%s was not asked: %s", context.turn.key, not_begun.words)
             return TurnStopped("") if context.turn.cut else not_begun
-        ear = self._new_listener(context.turn, context.answer)
-        self._listeners[context.turn.key] = ear
-        if context.turn.cut:
-            await self._stop_listener(ear)
-        return await ear.listen()
-
-    def _new_listener(self, turn: Turn, answer: AnswerMessages) -> TurnListener:
-        return TurnListener(
+        turn = context.turn
+        listener = TurnListener(
             turn=turn,
             key=self._turn_store.key_of(turn),
             sessions=self._sessions,
             clock=self._clock,
             questions=self._questions,
             limits=self._limits,
-            grow=answer.grow,
+            grow=context.answer.grow,
             may_propose=lambda: self._may_propose(turn.key),
         )
+        self._listeners[turn.key] = listener
+        if context.turn.cut:
+            await self._stop_listener(listener)
+        return await listener.listen()
 
     async def _is_lost(self, turn: Turn) -> bool:
         try:

@@ -42,7 +42,7 @@ from wakeful.heartbeat.store import AuditLog, PolicyStore
 from wakeful.heartbeat.targets import Target, Targets, WakeContext
 from wakeful.judging.findings import Health, State
 from wakeful.judging.judge import judge
-from wakeful.judging.session_record import SessionRecord, safe
+from wakeful.judging.session_record import safe
 from wakeful.judging.thresholds import Policy
 from wakeful.judging.wake_eligibility import (
     UNREACHABLE,
@@ -257,7 +257,9 @@ class WakeService:
         record, now = session.record, self._clock.now()
         policy = reading.snapshot.policy if reading.snapshot is not None else None
         in_force = policy is not None and reading.state is PolicyState.VALID
-        reachability = self._reach_of(record)
+        may_reach = record.managed or record.agent is not None
+        found = self._reach.reach(record.id) if may_reach else UNREACHABLE
+        reachability = replace(found, enabled=self._rules.enabled)
         # A session with one process per turn is stopped between turns and can be prompted.
         ended = record.state is State.STOPPED and not reachability.path_open
         return WakeFacts(
@@ -277,11 +279,6 @@ class WakeService:
         if given_at is None or now.seconds_since(given_at) > UNSHOWN_SECONDS_MAX:
             return False
         return last_at is None or last_at < given_at
-
-    def _reach_of(self, record: SessionRecord) -> Reachability:
-        may_reach = record.managed or record.agent is not None
-        found = self._reach.reach(record.id) if may_reach else UNREACHABLE
-        return replace(found, enabled=self._rules.enabled)
 
     def _cooling_until(self, session_id: SessionId, policy: HeartbeatPolicy | None) -> Instant | None:
         given_at = self._audits.last_prompt_at(session_id)

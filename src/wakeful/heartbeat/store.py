@@ -293,7 +293,14 @@ class PolicyStore:
         if known is not None and known[0] == stamp:
             return known[1]
         try:
-            reading = self._load_valid(agent, workdir)
+            snapshot = self._files.load(agent, workdir, iso(self._clock.now().wall))
+            before = self._valid_snapshots.get(agent)
+            if before is not None and (before.digest, before.path) == (snapshot.digest, snapshot.path):
+                snapshot = before
+            else:
+                self._valid_snapshots[agent] = self._unsaved[agent] = snapshot
+            state = PolicyState.VALID if snapshot.policy.enabled else PolicyState.DISABLED
+            reading = PolicyReading(state, snapshot)
         except HeartbeatUnread as wrong:
             # A failed read says nothing about the file: it is read again.
             return self._invalid(agent, wrong)
@@ -320,16 +327,6 @@ class PolicyStore:
     def next_change(self, policy: HeartbeatPolicy, wall: float) -> float | None:
         """When a quiet window ends or begins; None if that never happens."""
         return next_change(policy.active_hours, policy.quiet_windows, self._zones(policy), wall)
-
-    def _load_valid(self, agent: str, workdir: str | None) -> PolicyReading:
-        snapshot = self._files.load(agent, workdir, iso(self._clock.now().wall))
-        before = self._valid_snapshots.get(agent)
-        if before is not None and (before.digest, before.path) == (snapshot.digest, snapshot.path):
-            snapshot = before
-        else:
-            self._valid_snapshots[agent] = self._unsaved[agent] = snapshot
-        state = PolicyState.VALID if snapshot.policy.enabled else PolicyState.DISABLED
-        return PolicyReading(state, snapshot)
 
     def _invalid(self, agent: str, wrong: HeartbeatInvalid) -> PolicyReading:
         file, line, reason = (wrong.facts[name] for name in ("file", "line", "reason"))

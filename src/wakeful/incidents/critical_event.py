@@ -18,17 +18,15 @@ from wakeful.core.named_secrets import SECRET, names_a_secret
 from wakeful.core.redaction import redact
 from wakeful.judging.findings import FindingCode
 
-# The longest queued message (20,000 characters) fits, however JSON spells it.
+# The longest queued message (20,000 characters) fits, whatever JSON escapes it needs.
 LINE_BYTES_MAX: Final = 256 * 1024
-# No real event nests deeper; a structure that holds itself ends here.
+# No real event nests deeper; a structure that contains itself ends here.
 _DEPTH_MAX: Final = 20
 _INTEGER_MAX: Final = 2**63 - 1
 _encode: Final = msgspec.json.Encoder().encode
 
 
 class CriticalEventKind(StrEnum):
-    """What an event is about."""
-
     SESSION_UNHEALTHY = "session_unhealthy"
     SESSION_RECOVERED = "session_recovered"
     REVIVAL_FAILED = "revival_failed"
@@ -37,8 +35,6 @@ class CriticalEventKind(StrEnum):
 
 
 class ActionTaken(StrEnum):
-    """What was done about it."""
-
     REVIVAL_ATTEMPTED = "revival_attempted"
     FAILURE_MESSAGE_SENT = "failure_message_sent"
     HELD_FOR_APPROVAL = "held_for_approval"
@@ -46,8 +42,6 @@ class ActionTaken(StrEnum):
 
 
 class CriticalEvent(Struct, frozen=True):
-    """One line of the log."""
-
     timestamp: str
     event: CriticalEventKind
     session_id: str
@@ -75,7 +69,7 @@ def critical_event(
     *,
     at_wall: float,
 ) -> CriticalEvent:
-    """The event as it will be written: its words checked, what others said in it redacted. Raises BadCriticalEvent."""
+    """Check the words of an event and redact the texts from outside. Raises BadCriticalEvent."""
     return CriticalEvent(
         timestamp=stamp(at_wall),
         event=_parse_value(CriticalEventKind, "event", event),
@@ -89,7 +83,7 @@ def critical_event(
 
 
 def line_of(event: CriticalEvent) -> bytes:
-    """The event as one line with its end. Details that are too large to read are left out, and counted."""
+    """The event as one line with its line end. Details that are too large are left out, and counted."""
     line = _encode(event)
     if len(line) > LINE_BYTES_MAX:
         line = _encode(msgspec.structs.replace(event, details={"left_out_bytes": len(line)}))
@@ -102,7 +96,7 @@ def stamp(wall: float) -> str:
 
 
 def wall_of_stamp(text: str) -> float | None:
-    """The time a line carries, however it spells ISO 8601; without a zone it is UTC. None if it is no time."""
+    """The time of a line in any form of ISO 8601, UTC without a zone; None if it is no time."""
     try:
         moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
@@ -132,7 +126,7 @@ def _parse_value(words: type[CriticalEventKind] | type[ActionTaken], key: str, g
 
 
 def _clean(value: Any, depth: int) -> Any:
-    """What JSON can spell of it, texts redacted."""
+    """The parts that JSON can express, with texts redacted."""
     if value is None or isinstance(value, bool | float):
         return value
     if isinstance(value, int):
@@ -153,5 +147,5 @@ def _redact_named(name: str, value: Any, depth: int) -> Any:
 
 
 def _text(value: object) -> str:
-    """Half a character, as a text that was cut leaves it, has no place in JSON."""
+    """Remove lone surrogates, which a text that was cut may end with: JSON cannot express them."""
     return str(value).encode("utf-8", "replace").decode()

@@ -40,7 +40,7 @@ class _Timestamped(Struct):
 
 
 class _ArchiveNote(Struct, frozen=True):
-    """How many bytes each gzip had, by its name; 0 if it was not there."""
+    """The size in bytes of each gzip by name; 0 if it did not exist."""
 
     sizes: dict[str, int]
 
@@ -50,31 +50,30 @@ _decode_note: Final = json_decoder(_ArchiveNote)
 
 
 def archive(path: Path, before_wall: float) -> int:
-    """Move the lines from before that time to the gzips of their days; how many. Raises OSError."""
+    """Move the lines from before that time to the gzips of their days; returns how many. Raises OSError."""
     return _remove_lines(path, before_wall, kept_in_gzip=True)
 
 
 def forget(path: Path, before_wall: float) -> int:
-    """Drop the lines from before that time; how many. Raises OSError."""
+    """Drop the lines from before that time; returns how many. Raises OSError."""
     return _remove_lines(path, before_wall, kept_in_gzip=False)
 
 
 def recover_archive(path: Path) -> None:
-    """Undo or finish what a killed process had begun. Call it under the log's lock."""
+    """Undo or finish the archiving that a killed process began. Call it under the log's lock."""
     fresh, note = _new_path(path), _note_path(path)
     if note.exists() and fresh.exists():
         for name, size in _decode_note(note.read_bytes()).sizes.items():
             _truncate(path.with_name(name), size)
         sync_folder(path.parent)
         fault_point("critical.archive.cut")
-    # The note goes first: a new log alone means nothing, a note alone that everything was done.
+    # The note goes first: a new log without a note means nothing, a note without a new log means that all was done.
     note.unlink(missing_ok=True)
     for each in (fresh, _draft_path(path)):
         each.unlink(missing_ok=True)
 
 
 def gzip_of(path: Path, day: str) -> Path:
-    """Where the lines of a day are kept."""
     return path.with_name(f"{path.stem}-{day}{path.suffix}.gz")
 
 
@@ -96,10 +95,10 @@ def _remove_lines(path: Path, before_wall: float, *, kept_in_gzip: bool) -> int:
 
 @contextmanager
 def _new_log(path: Path, content: bytes) -> Iterator[None]:
-    """What stays, in a file of its own. After a success only a note is left of it all, after a failure nothing."""
+    """Write the remaining lines to a new file. A success leaves only the note, a failure leaves nothing."""
     file = os.open(_new_path(path), _FLAGS | os.O_EXCL, 0o600)
     try:
-        # A process that opens it once it is the log waits until we are done.
+        # A process that opens the new log waits for this lock.
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         write_whole(file, content)
         os.fsync(file)
@@ -111,7 +110,7 @@ def _new_log(path: Path, content: bytes) -> Iterator[None]:
 
 
 def _append_to_gzips(path: Path, days: Mapping[str, bytes]) -> None:
-    """Note how long the gzips are, then add to each."""
+    """Record the size of each gzip, then append to each."""
     gzips = {gzip_of(path, day): lines for day, lines in days.items()}
     sizes = {each.name: each.lstat().st_size if each.exists() else 0 for each in gzips}
     _append_bytes(_draft_path(path), msgspec.json.encode(_ArchiveNote(sizes)))
@@ -124,7 +123,9 @@ def _append_to_gzips(path: Path, days: Mapping[str, bytes]) -> None:
 
 
 def _split_by_day(content: bytes, before_wall: float) -> tuple[dict[str, bytes], bytes, int]:
-    """What goes, by day, what stays, and how many lines go. A line without a time goes with the one before it."""
+    """Lines to archive by day, remaining lines, and the number to archive. A line without a time goes with the
+    one before it.
+    """
     days: dict[str, list[bytes]] = {}
     rest: list[bytes] = []
     wall = next((each for line in BytesIO(content) if (each := _line_time(line)) is not None), before_wall)
@@ -190,13 +191,13 @@ _decode: Final = json_decoder(dict[str, Any])
 
 
 class CriticalLog:
-    """One log. Every method raises LogFull, LogBusy or LogUnusable, and then nothing was changed."""
+    """One log. Every method raises LogFull, LogBusy or LogUnusable, and then nothing has changed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def append(self, event: CriticalEvent) -> None:
-        """Add one line; it is on the disk when this returns."""
+        """Append one line durably."""
         line = line_of(event)
         with translate_errors(self.path), lock_file(self.path) as file:
             recover_archive(self.path)
@@ -214,12 +215,12 @@ class CriticalLog:
         return [event for wall, event in sorted(timed, key=itemgetter(0)) if wall >= since_wall]
 
     def archive(self, before_wall: float) -> int:
-        """Move what is older to the gzip of its day, beside the log; how many lines."""
+        """Move older lines to the gzip of their day, beside the log; returns how many."""
         with translate_errors(self.path):
             return archive(self.path, before_wall)
 
     def forget(self, before_wall: float) -> int:
-        """Drop what is older and was never archived; how many lines."""
+        """Drop older lines that were never archived; returns how many."""
         with translate_errors(self.path):
             return forget(self.path, before_wall)
 
@@ -233,6 +234,6 @@ def decode_event(line: bytes) -> dict[str, Any]:
 
 
 def wall_time_of(event: dict[str, Any]) -> float | None:
-    """When it happened; None if it does not say so."""
+    """The time of the event; None if it has none."""
     timestamp = event.get("timestamp")
     return wall_of_stamp(timestamp) if isinstance(timestamp, str) else None

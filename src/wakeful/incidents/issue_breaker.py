@@ -7,17 +7,17 @@ from wakeful.core.clock import Clock
 from wakeful.incidents.issue_tracker import FilingResult, IssueReport, IssueTracker
 
 BREAKER_SECONDS: Final = 600.0
-# One that fails after this hangs: no other caller waits for it until it is tried again. Healthy ones take 2 s.
+# A tracker that fails after this time hangs: no other caller waits for it until the next try. Healthy ones take 2 s.
 SLOW_SECONDS: Final = 5.0
 
 
 class BreakingIssueTracker:
-    """Implements Forge."""
+    """Implements IssueTracker."""
 
     def __init__(self, tracker: IssueTracker, clock: Clock) -> None:
         self._tracker = tracker
         self._clock = clock
-        # Why and until when, by the awake clock, it is not asked.
+        # The reason, and until when by the awake clock the tracker is not asked.
         self._open_breaker: tuple[str, float] = ("", -inf)
 
     async def file(self, report: IssueReport) -> FilingResult:
@@ -27,7 +27,7 @@ class BreakingIssueTracker:
         return await self.file_now(report)
 
     async def file_now(self, report: IssueReport) -> FilingResult:
-        """Now, whether it hung before or not."""
+        """File it even if the tracker hung before."""
         began = self._clock.now().awake
         filing = await self._tracker.file(report)
         now = self._clock.now().awake

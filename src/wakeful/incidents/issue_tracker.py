@@ -8,21 +8,21 @@ from wakeful.core.ids import SessionId
 
 
 class IssueReport(Struct, frozen=True):
-    """What is filed about one problem. The issue tracker redacts every text from outside in it."""
+    """A report about one problem. The issue tracker redacts every text from outside in it."""
 
     project: str
     session_id: SessionId
     reason: str
     summary: str
     duration_seconds: float
-    # The newest last: when, which tool, what about, and how it ended.
+    # Newest last: time, tool, subject, result.
     calls: tuple[tuple[str, str, str, str], ...] = ()
-    # Sessions of the same incident.
+    # Other sessions of the same incident.
     others: tuple[SessionId, ...] = ()
 
 
 class FilingResult(Struct, frozen=True):
-    """What became of a report. Without `url` nothing was filed, and `words` say why."""
+    """Without `url` nothing was filed, and `words` say why."""
 
     url: str | None
     words: str
@@ -30,4 +30,4 @@ class FilingResult(Struct, frozen=True):
 
 class IssueTracker(Protocol):
     async def file(self, report: IssueReport) -> FilingResult:
-        """File it, or find the open issue about it. Within its deadline; never raises for the world's troubles."""
+        """File it, or find the open issue about it, within a deadline. Never raises for outside problems."""

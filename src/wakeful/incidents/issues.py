@@ -20,10 +20,10 @@ from wakeful.storage.base import Note, Store
 
 RETRY_SECONDS: Final = BREAKER_SECONDS
 PENDING_KIND: Final = "issue_owed"
-# So many projects have a report waiting; `wakeful incidents` lists the problems of all.
+# The most projects with a waiting report; `wakeful incidents` lists the problems of all.
 PENDING_MAX: Final = 50
 PROBLEM_KIND: Final = "issue_trouble"
-# One forge, one trouble: whatever is wrong with it is told once until it works again.
+# One tracker has one problem at a time: people get one alert until it works again.
 _KEY: Final = "forge"
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = json_decoder(IssueReport)
@@ -34,9 +34,8 @@ OnFiled = Callable[[IssueReport, FilingResult], Awaitable[None]]
 
 
 class Issues:
-    """Files reports. `tell` hears of a forge that does not work, once, `works` that it does again.
-
-    `filed` hears of every report filed late.
+    """Files reports. `tell` is called once when the tracker fails, `works` when it works again, `filed` for
+    each report filed late.
     """
 
     def __init__(
@@ -59,25 +58,28 @@ class Issues:
         self._on_filed_late = filed
 
     async def file(self, report: IssueReport) -> FilingResult:
-        """File it now, or keep it for later. Takes no longer than the forge does; raises what the store raises."""
+        """File it now, or keep it for later. Takes no longer than the tracker; raises the errors of the store."""
         if not self._is_wanted(report.project):
             return FilingResult(None, "no repository is configured for its project: set github.repo")
         filing = await self._tracker.file(report)
         if filing.url is None:
             await self._save(report)
-            await self._notify_once(filing.words)
+            # The alert comes before the note: a crash in between repeats the alert and never loses it.
+            if not await self._store.notes(PROBLEM_KIND):
+                await self._notify(filing.words)
+                await self._store.save_new_note(Note(PROBLEM_KIND, _KEY, filing.words.encode()))
         else:
             await self._clear_pending(report.project)
         return filing
 
     async def _save(self, report: IssueReport) -> None:
-        """For later, unless so many wait already: their projects' names may be anybody's choice."""
+        """Keep it for later, unless too many projects wait: project names may come from outside."""
         owed = {note.key for note in await self._store.notes(PENDING_KIND)}
         if report.project in owed or len(owed) < PENDING_MAX:
             await self._store.save_note(Note(PENDING_KIND, report.project, _encode(report)))
 
     async def retry(self) -> int:
-        """Try everything that is owed once more; how many reports were filed."""
+        """Try to file every waiting report; returns how many were filed."""
         done = 0
         for note in await self._store.notes(PENDING_KIND):
             report = await self._decode_report(note)
@@ -89,7 +91,7 @@ class Issues:
         return done
 
     async def run(self) -> None:
-        """Try again now and then, until cancelled."""
+        """Retry at each interval, until cancelled."""
         while True:
             await self._clock.sleep(RETRY_SECONDS)
             try:
@@ -104,12 +106,6 @@ class Issues:
             log.info("a report about %s is of another version", note.key)
             await self._store.drop_note(note.kind, note.key)
             return None
-
-    async def _notify_once(self, words: str) -> None:
-        """Told before it is noted: a crash in between tells it twice, and never not at all."""
-        if not await self._store.notes(PROBLEM_KIND):
-            await self._notify(words)
-            await self._store.save_new_note(Note(PROBLEM_KIND, _KEY, words.encode()))
 
     async def _clear_pending(self, project: str) -> None:
         await self._store.drop_note(PENDING_KIND, project)

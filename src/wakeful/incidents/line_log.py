@@ -24,7 +24,8 @@ from wakeful.sources.base import FileChanges
 from wakeful.sources.folder_watch import FolderWatch, watch_or_await
 from wakeful.sources.log_file import LineSplitter
 
-# A write and its sync take milliseconds, an archive of a month less than a second; who holds it longer is stuck.
+# A write with its sync takes milliseconds, an archive of a month less than a second; a longer lock means a stuck
+# process.
 LOCK_SECONDS_MAX: Final = 10.0
 _LOCK_AGAIN_SECONDS: Final = 0.002
 _READ_BYTES: Final = 256 * 1024
@@ -55,11 +56,11 @@ class LogBusy(WorldError):
 
 @contextmanager
 def translate_errors(path: Path) -> Iterator[None]:
-    """What the system says about a file, as an error of ours."""
+    """Translate errors of the system about a file into errors of Wakeful."""
     try:
         yield
     except OSError as problem:
-        # A file size limit is to one process what a full disk is to all.
+        # A file size limit has the same effect on one process as a full disk on all.
         if problem.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
             raise LogFull(path=path) from problem
         link = problem.errno == errno.ELOOP
@@ -69,7 +70,7 @@ def translate_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def lock_file(path: Path) -> Iterator[int]:
-    """The file at this path, made if it is missing, and locked. Raises OSError and LogBusy."""
+    """Open and lock the file at this path; creates it if it is missing. Raises OSError and LogBusy."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     deadline = time.monotonic() + LOCK_SECONDS_MAX
     while True:
@@ -84,16 +85,16 @@ def lock_file(path: Path) -> Iterator[int]:
 
 
 def append(file: int, lines: bytes) -> None:
-    """Add whole lines to a locked file and see them on the disk; after a failure it is as it was before."""
+    """Append whole lines to a locked file durably; a failure leaves the file unchanged."""
     size = os.fstat(file).st_size
-    # A killed process left a torn line: it is ended first, so that it takes no other one along.
+    # A killed process left a torn line: end it first, so that the next line stays whole.
     torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
     write_whole(file, (b"\n" if torn else b"") + lines)
     os.fsync(file)
 
 
 def write_whole(file: int, content: bytes) -> None:
-    """One write, as a rule. On a full disk only a part is taken, and then that part is taken back."""
+    """Usually one write. If a full disk takes only a part, that part is removed again."""
     size = os.fstat(file).st_size
     left = content
     try:
@@ -101,14 +102,14 @@ def write_whole(file: int, content: bytes) -> None:
             fault_point("critical.write")
             left = left[os.write(file, left) :]
     except OSError:
-        # Not if a process without our lock wrote behind it: the next writer ends the torn line then.
+        # Not if a process without the lock wrote behind it: then the next writer ends the torn line.
         if os.fstat(file).st_size == size + len(content) - len(left):
             os.ftruncate(file, size)
         raise
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """Every terminated line, without its end; none of a file that is missing. Raises OSError."""
+    """Every terminated line, without its line end; none if the file is missing. Raises OSError."""
     try:
         file = _open_regular(path, os.O_RDONLY)
     except (FileNotFoundError, NotADirectoryError):
@@ -130,7 +131,7 @@ def open_for_reading(path: Path) -> int | None:
 
 
 def sync_folder(folder: Path) -> None:
-    """A name survives a power cut only once its folder was written."""
+    """A file name survives a power cut only after a sync of its folder."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -147,7 +148,7 @@ def _open_regular(path: Path, flags: int) -> int:
 
 
 def _lock(file: int, path: Path, deadline: float) -> None:
-    # Asked again and again, because waiting for a lock has no deadline: one that is stuck must not stop us, too.
+    # Polls, because waiting for a lock has no deadline: a stuck holder must not block this process.
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -160,20 +161,20 @@ def _lock(file: int, path: Path, deadline: float) -> None:
 
 
 def _is_at(path: Path, file: int) -> bool:
-    """Whether the path still names this file after we waited."""
+    """Whether the path still names this file after the wait."""
     try:
         return os.path.samestat(os.fstat(file), os.lstat(path))
     except FileNotFoundError:
         return False
 
 
-# Only where the kernel has no watch left for us.
+# Only if the kernel has no watch left.
 POLL_SECONDS: Final = 2.0
 
 
 async def follow(path: Path) -> AsyncIterator[bytes]:
-    """Every line of the log, first those that are there, then new ones, until cancelled. Raises LogUnusable."""
-    # The kernel tells absolute paths, and a folder may be entered by more than one way.
+    """Every line of the log, existing lines first, then new ones, until cancelled. Raises LogUnusable."""
+    # The kernel reports absolute paths, and a folder may have several paths.
     path = path.parent.absolute() / path.name
     following = LineFollower(path)
     async with FolderWatch() as folders:
@@ -190,7 +191,7 @@ async def follow(path: Path) -> AsyncIterator[bytes]:
 
 
 async def _wait_for_change(folders: FolderWatch, path: Path, *, told: bool) -> None:
-    """Until something happened that may concern this path."""
+    """Wait for a change that may concern this path."""
     with suppress(TimeoutError):
         async with asyncio.timeout(None if told else POLL_SECONDS):
             async for changes in folders:
@@ -199,24 +200,24 @@ async def _wait_for_change(folders: FolderWatch, path: Path, *, told: bool) -> N
 
 
 def _concerns(changes: FileChanges, path: str) -> bool:
-    # A folder that came or went may be the log's, or one above it.
+    # A folder that appeared or vanished may be the log's folder or one above it.
     return changes.rescan or bool(changes.folders or changes.gone) or path in changes.changed
 
 
 class LineFollower:
-    """The place in a log up to which it was read, across the files that take each other's place."""
+    """The position up to which a log was read, across files that replace each other."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: int | None = None
         self._offset = 0
         self._lines = LineSplitter()
-        # What this file holds, so that those of its lines that come back in a new one are known.
+        # The lines of this file, to recognise those that a new file repeats.
         self._lines_seen: Counter[bytes] = Counter()
 
     def read_new(self) -> list[bytes]:
-        """The whole lines that were not returned yet. Raises OSError."""
-        # The old file first: it was replaced only after all writers were done with it.
+        """The whole lines that were not returned before. Raises OSError."""
+        # The old file first: writers replace it only after they finished.
         found = self._read(Counter())
         if self._is_replaced():
             known = self._lines_seen
@@ -231,7 +232,7 @@ class LineFollower:
         if self._file is None:
             return []
         if os.fstat(self._file).st_size < self._offset:
-            # It was emptied: what is in it now is new.
+            # The file was emptied: its content is new.
             self._switch_to(self._file)
         new = []
         while chunk := os.pread(self._file, _READ_BYTES, self._offset):
@@ -244,7 +245,7 @@ class LineFollower:
         try:
             at_path = os.lstat(self._path)
         except (FileNotFoundError, NotADirectoryError):
-            # Moved or deleted: the file we have is still being read until another one comes.
+            # Moved or deleted: the open file is read until a new one appears.
             return False
         return self._file is None or not os.path.samestat(at_path, os.fstat(self._file))
 

@@ -8,19 +8,19 @@ from wakeful.core.ids import SessionId
 # A person who closes windows by hand is slower than this.
 MANY_MIN: Final = 20
 AT_ONCE_SECONDS: Final = 10.0
-# Nothing asks about older ones: their incident is open by then.
+# Older deaths are never asked about: their incident is open by then.
 RETENTION_SECONDS: Final = 3600.0
 
 
 class DeathCounter:
-    """When each session was first seen dead, by the clock that does not run while the host sleeps."""
+    """The time at which each session was first seen dead, by the clock that stops during suspend."""
 
     def __init__(self) -> None:
         self._known: dict[SessionId, tuple[float, float]] = {}
         self._times: list[float] = []
 
     def on_death(self, session_id: SessionId, since: float, awake: float) -> None:
-        """`since` says which of its deaths this is: one counts once, however often it is judged."""
+        """`since` identifies the death: each death counts once, however often it is judged."""
         known = self._known.get(session_id)
         if known is not None and known[0] == since:
             return
@@ -29,7 +29,6 @@ class DeathCounter:
         self._times.append(awake)
 
     def died_with_many(self, session_id: SessionId) -> bool:
-        """Whether it ended together with many others."""
         known = self._known.get(session_id)
         if known is None:
             return False

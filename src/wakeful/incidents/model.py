@@ -16,22 +16,20 @@ from msgspec.structs import replace
 
 from wakeful.core.clock import iso
 from wakeful.core.ids import SessionId
-from wakeful.core.process import Process, ProcessState
+from wakeful.core.process import ProcessState
 from wakeful.judging.activity import Activity
 from wakeful.judging.events import Failure
 from wakeful.judging.evidence import RuntimeState
 from wakeful.judging.findings import FindingCode
 from wakeful.judging.outage import is_network
 
-# A reader recognises an incident by a few of its sessions; the rest is counted.
+# People recognise an incident by a few of its sessions; the others are counted.
 SESSIONS_NAMED_MAX: Final = 5
-# A client notices within this time after the host woke that its connection is gone.
+# After the host wakes, a client notices a lost connection within this time.
 WOKE_SECONDS: Final = 300.0
 
 
 class Cause(StrEnum):
-    """What is behind it, as far as the evidence says."""
-
     AUTH = "auth"
     USAGE_LIMIT = "usage_limit"
     TMUX_SERVER = "tmux_server"
@@ -42,7 +40,7 @@ class Cause(StrEnum):
     DISK = "disk"
     MEMORY = "memory"
     SUSPEND = "suspend"
-    # Many sessions ended at once, and nothing else says why.
+    # Many sessions ended at once, without another known cause.
     MANY_DEATHS = "many_deaths"
     QUEUE = "queue"
     WORKER = "worker"
@@ -50,7 +48,7 @@ class Cause(StrEnum):
 
 
 class Origin(Struct, frozen=True):
-    """A cause and where it is at work: what makes two troubles one incident."""
+    """A cause and its scope: problems with the same origin are one incident."""
 
     cause: Cause
     scope: str
@@ -61,32 +59,30 @@ class Origin(Struct, frozen=True):
 
 
 class MemberStatus(StrEnum):
-    """What Wakeful did about a session of an incident."""
-
-    # It cannot be seen now.
+    # It is not visible now.
     UNSEEN = "unseen"
-    # Nothing was decided yet.
+    # Not decided yet.
     OPEN = "open"
     LEFT_ALONE = "left alone"
     REVIVED = "revived"
     HELD = "held"
     GIVEN_UP = "given up"
-    # A person wants nothing more done about it.
+    # A person decided that nothing more happens.
     ENDED = "ended"
 
 
 class Member(Struct, frozen=True):
-    """A session that is or was in an incident. `words`: what was done and what came of it, or why nothing was."""
+    """A session that is or was in an incident. `words`: the action and its result, or why there was none."""
 
     id: SessionId
     name: str
     fate: MemberStatus = MemberStatus.OPEN
     words: str = ""
-    # Since when it is out of it.
+    # When it left the incident.
     left_at: float | None = None
-    # How it left, where it was not seen well again: its process is gone, a person stopped it.
+    # How it left, if it did not recover: its process is gone, a person stopped it.
     ended: str = ""
-    # When it was last brought back, whatever came of that; members of an earlier version do not know.
+    # When it was last resumed, with any result; members of an earlier version do not have it.
     revived_at: float | None = None
 
     @property
@@ -95,12 +91,12 @@ class Member(Struct, frozen=True):
 
     @property
     def is_well(self) -> bool:
-        """It left because it was seen at work again, or ended its turn well."""
+        """It left because it worked again or ended its turn well."""
         return not self.is_in and not self.ended and self.fate is not MemberStatus.ENDED
 
 
 class Incident(Struct, frozen=True):
-    """One episode. `did` is what Wakeful did about it and what came of it."""
+    """One episode. `did` is the action of Wakeful and its result."""
 
     id: str
     cause: Cause
@@ -108,22 +104,22 @@ class Incident(Struct, frozen=True):
     opened_at: float
     updated_at: float
     resolved_at: float | None
-    # Those in trouble now; resolved ones have left.
+    # Sessions with the problem now, without those that left.
     sessions: tuple[SessionId, ...]
     summary: str
     did: str = ""
     issue_url: str | None = None
-    # How many it has had in all.
+    # The number of all sessions it ever had.
     affected: int = 0
-    # The same by name and fate; incidents of an earlier version have none.
+    # The same sessions with name and status; incidents of an earlier version have none.
     members: tuple[Member, ...] = ()
-    # Its alert is due and was not raised yet.
+    # Its alert is due and not raised yet.
     is_due: bool = False
-    # When its cause ends by itself, as far as that is known.
+    # When its cause ends by itself, if that is known.
     until: float | None = None
-    # Its cause is seen to last by itself, with or without sessions that suffer from it.
+    # Its cause was observed itself, with or without affected sessions.
     standing: bool = False
-    # What ended it, where that was not Wakeful.
+    # What ended it, if that was not Wakeful.
     because: str = ""
 
     @property
@@ -132,7 +128,7 @@ class Incident(Struct, frozen=True):
 
     @property
     def is_well(self) -> bool:
-        """It is over, and every session that was in it is well again; of an earlier version's nothing else is known."""
+        """Resolved, and every session of it is well again; incidents of an earlier version have no members to check."""
         return not self.is_open and all(each.is_well for each in self.members)
 
     def member(self, session_id: SessionId) -> Member | None:
@@ -140,7 +136,7 @@ class Incident(Struct, frozen=True):
         return self.members[place] if place is not None else None
 
     def with_session(self, session_id: SessionId, now: float, name: str = "") -> "Incident":
-        """With this session, which may have been in it before."""
+        """Add a session, which may have been in it before."""
         if session_id in self.sessions:
             return self
         sessions, known = (*self.sessions, session_id), self.member(session_id)
@@ -156,27 +152,26 @@ class Incident(Struct, frozen=True):
         )
 
     def without_session(self, member_id: SessionId) -> "Incident":
-        """The same as if this one had never joined."""
+        """Without any trace of this session."""
         members = tuple(each for each in self.members if each.id != member_id)
         sessions = tuple(each for each in self.sessions if each != member_id)
         gone = len(self.members) - len(members)
         return replace(self, members=members, sessions=sessions, affected=self.affected - gone)
 
     def with_name(self, session_id: SessionId, name: str) -> "Incident":
-        """The same with the name a session has by now."""
         known = self.member(session_id)
         is_news = known is not None and bool(name) and known.name != name
         return self._with_member(replace(known, name=name)) if known is not None and is_news else self
 
     def with_until(self, until: float | None) -> "Incident":
-        """The same with the latest end that was named."""
+        """With the latest known end of its cause."""
         ends = [each for each in (self.until, until) if each is not None]
         return replace(self, until=max(ends)) if ends else self
 
     def with_session_left(self, session_id: SessionId, now: float, ended: str = "") -> "Incident":
-        """Without this session; over when it was the last one and the cause does not stand by itself.
+        """Remove a session; the last one resolves the incident, unless its cause was observed itself.
 
-        `ended` says how it left, where it was not seen well again.
+        `ended` says how it left, if it did not recover.
         """
         remaining = tuple(each for each in self.sessions if each != session_id)
         if remaining == self.sessions:
@@ -187,13 +182,13 @@ class Incident(Struct, frozen=True):
         return replace(without, sessions=remaining, updated_at=now, resolved_at=now if over else None)
 
     def with_cause_ended(self, now: float) -> "Incident":
-        """Its cause is over; so is the incident, unless a session still suffers from it."""
+        """Its cause ended; the incident is resolved unless sessions are still in it."""
         return replace(self, standing=False, updated_at=now, resolved_at=None if self.sessions else now)
 
     def with_treatment(
         self, session_id: SessionId, status: MemberStatus, words: str, *, revived_at: float | None = None
     ) -> "Incident":
-        """With what was done about one of its sessions. `revived_at`: when it was last brought back, if it was."""
+        """Record the action on one of its sessions. `revived_at`: when it was last resumed, if it was."""
         known = self.member(session_id) or Member(session_id, session_id)
         treated = replace(
             known, fate=status, words=words, revived_at=known.revived_at if revived_at is None else revived_at
@@ -207,13 +202,13 @@ class Incident(Struct, frozen=True):
         return replace(self, members=(*self.members[:place], member, *self.members[place + 1 :]))
 
     def _index_of(self, session_id: SessionId) -> int | None:
-        """Thousands may be in one incident, and each of them is looked up several times."""
+        """An incident may have thousands of sessions, and each of them is searched several times."""
         ids = [each.id for each in self.members]
         return ids.index(session_id) if session_id in ids else None
 
 
 class IncidentContext(Struct, frozen=True):
-    """What is known beside the session itself. `oom_killed`: the kernel ended processes for memory lately."""
+    """Facts beside the session itself. `oom_killed`: the kernel ended processes for lack of memory lately."""
 
     provider: str
     session_id: SessionId
@@ -234,7 +229,7 @@ DEATHS: Final = frozenset({FindingCode.SESSION_DEAD, FindingCode.AGENT_EXITED})
 def origin_of(
     code: FindingCode, activity: Activity, runtime: RuntimeState, context: IncidentContext
 ) -> Origin:
-    """The cause behind a finding, the most certain evidence first."""
+    """The cause behind a finding; the most certain evidence comes first."""
     if code in DEATHS and (lost := cause_of_loss(runtime, context)) is not None:
         return lost
     if _DISK.search(activity.failure_message):
@@ -251,12 +246,13 @@ def origin_of(
 
 
 def cause_of_loss(runtime: RuntimeState, context: IncidentContext) -> Origin | None:
-    """What took a session's process with it: a reboot, or the end of the tmux server that showed it."""
+    """The cause that ended a session's process: a reboot, or the end of its tmux server."""
     newest = runtime.newest_process
     if (
         newest is not None
         and newest.sight is ProcessState.DEAD
-        and _is_of_another_boot(newest.process, context)
+        and not newest.process.is_foreign
+        and newest.process.boot_id != context.boot_id
     ):
         return Origin(Cause.REBOOT, context.host)
     pane = runtime.pane
@@ -265,12 +261,8 @@ def cause_of_loss(runtime: RuntimeState, context: IncidentContext) -> Origin | N
     return None
 
 
-def _is_of_another_boot(process: Process, context: IncidentContext) -> bool:
-    return not process.is_foreign and process.boot_id != context.boot_id
-
-
 def _broke_in_sleep(code: FindingCode, activity: Activity, runtime: RuntimeState) -> bool:
-    """Whether its connection did not outlive the host's sleep: not a word since, or it failed as it woke."""
+    """Whether a suspend broke its connection: silent since then, or a network failure just after the host woke."""
     slept, last_at = runtime.slept, activity.last_at
     if slept is None or last_at is None:
         return False
@@ -293,7 +285,7 @@ def _cause_of_turn(code: FindingCode, activity: Activity) -> Cause | None:
 
 
 def cause_text(incident: Incident) -> str:
-    """What happened, and until when where that is known."""
+    """What happened, and until when if that is known."""
     said = CAUSE_TEXTS[incident.cause].format(scope=incident.scope)
     if incident.until is None:
         return said
@@ -318,14 +310,14 @@ CAUSE_TEXTS: Final[Mapping[Cause, str]] = {
     Cause.SESSION: "a session is in trouble",
 }
 
-# Of more than so many, a reader wants to know how many are called what.
+# Above this number, names are counted instead of listed.
 COUNTED_MIN: Final = 20
-# UUID 7, as Codex makes them: eight characters are a minute.
+# UUID 7 (Codex): its first eight characters are a time, about a minute.
 _UUID7: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7")
 
 
 def headline(incident: Incident) -> str:
-    """What happened; for a session alone, which one and what."""
+    """What happened; for a single session, also its name."""
     if incident.cause is Cause.SESSION:
         name = incident.members[0].name if incident.members else incident.scope
         return f"{name}: {incident.summary}"
@@ -333,14 +325,14 @@ def headline(incident: Incident) -> str:
 
 
 def summary_of(incident: Incident) -> str:
-    """One line: what happened, and to how many unless it is about one session anyway, or about none."""
+    """One line: what happened and the counts, unless it is about one session or none."""
     if incident.cause is Cause.SESSION or not incident.affected:
         return headline(incident)
     return f"{headline(incident)}: {counts_text(incident)}"
 
 
 def counts_text(incident: Incident) -> str:
-    """How many are in it, how many are well again, and what became of the others."""
+    """How many sessions are in it, how many recovered, and how the others ended."""
     inside = len(incident.sessions)
     ended = [each for each in incident.members if not each.is_in and not each.is_well]
     well = max(incident.affected - inside - len(ended), 0)
@@ -360,7 +352,9 @@ def _ending_text(member: Member) -> str:
 
 
 def format_names(members: Sequence[Member]) -> str:
-    """A few by name, the rest counted; what several are called gets the beginning of its id, what many are its number."""
+    """A few names, the rest counted; equal names get the beginning of their id, or a count if there are many
+    members.
+    """
     names = Counter(each.name for each in members)
     if len(members) > COUNTED_MIN:
         most = names.most_common(SESSIONS_NAMED_MAX)
@@ -375,13 +369,12 @@ def format_names(members: Sequence[Member]) -> str:
 
 
 def short_id(session_id: SessionId) -> str:
-    """As much of an id as people compare and commands take; one that begins with its time needs more of it."""
+    """The part of an id that people compare and commands accept; longer if the id begins with a time."""
     head, _, tail = session_id.partition("-")
     return tail[: 13 if _UUID7.match(tail) else 8] or head
 
 
 def member_text(member: Member) -> str:
-    """What became of one session."""
     if member.is_in:
         return f"{_STATUS_TEXTS[member.fate]}{f': {member.words}' if member.words else ''}"
     if not member.is_well:
@@ -390,7 +383,7 @@ def member_text(member: Member) -> str:
 
 
 def actions_text(incident: Incident) -> str:
-    """What Wakeful did about all of them and what came of it, counted."""
+    """The actions of Wakeful on all members and their results, counted."""
     if len(incident.members) <= 1:
         return incident.did
     return "; ".join(_action_texts(incident.members))
@@ -416,7 +409,6 @@ def _action_texts(members: tuple[Member, ...]) -> Iterator[str]:
 
 
 def _common_reason(members: list[Member]) -> str:
-    """Of several reasons the commonest."""
     (words, _), *others = Counter(each.words for each in members).most_common()
     said = words.removeprefix("nothing (").removesuffix(")") if words.startswith("nothing (") else words
     return f"{said}, and others" if others else said

@@ -22,11 +22,11 @@ from wakeful.storage.base import Note, Store
 from wakeful.storage.note_decoding import decode_note_values
 
 KIND: Final = "incident"
-# Which incident of a cause and scope is open: the first daemon of a store that opens one says so here.
+# The open incident of each cause and scope, claimed by the first daemon of a store.
 OPEN_KIND: Final = "incident_open"
-# Resolved ones stay readable this long.
+# Resolved incidents stay readable this long.
 RETENTION_SECONDS: Final = 30 * 86_400.0
-# What comes back so soon is the same episode: sessions recover and fail at their own pace.
+# A problem that comes back so soon is the same episode: sessions recover and fail at their own pace.
 REOPEN_SECONDS: Final = 120.0
 _decode: Final = json_decoder(Incident)
 
@@ -34,7 +34,7 @@ log = logging.getLogger("wakeful.healing")
 
 
 class Incidents:
-    """Open ones in memory, all of them in the store."""
+    """Keeps open incidents in memory, and all of them in the store."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -42,17 +42,17 @@ class Incidents:
         self._open: dict[str, Incident] = {}
         self._recent: dict[str, Incident] = {}
         self._of_session: dict[SessionId, str] = {}
-        # Opened by other daemons on this store: joined here, written down by them.
+        # Incidents of other daemons on this store: sessions join them here, the other daemon stores them.
         self._foreign_ids: set[str] = set()
         self._join_lock = asyncio.Lock()
-        # Incidents whose newest value the store does not have yet, and who writes each.
+        # Incidents whose newest value is not stored yet, and a lock for each write.
         self._unsaved: dict[str, Incident] = {}
         self._save_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        # New ones since the start, by their cause.
+        # New incidents since the start.
         self.opened_counts: Counter[Cause] = Counter()
 
     async def load(self) -> None:
-        """Take up what an earlier daemon left open, and forget what was over long ago."""
+        """Continue with the open incidents of an earlier daemon, and drop old resolved ones."""
         oldest = self._clock.now().wall - RETENTION_SECONDS
         for incident in await self.list_incidents(include_resolved=True):
             if incident.is_open:
@@ -63,9 +63,9 @@ class Incidents:
                 self._recent[_key(incident)] = incident
 
     async def list_incidents(self, include_resolved: bool = False) -> list[Incident]:
-        """Open ones, or all; the newest last."""
+        """Open incidents, or all; newest last."""
         found = {each.id: each for each in decode_note_values(await self._store.notes(KIND), _decode)}
-        # What the store has not taken yet, be it slow or full, is open nevertheless.
+        # Incidents that a slow or full store has not taken yet are open nevertheless.
         found.update({each.id: each for each in self._open.values() if each.id not in self._foreign_ids})
         shown = [each for each in found.values() if include_resolved or each.is_open]
         return sorted(shown, key=lambda each: each.opened_at)
@@ -75,22 +75,20 @@ class Incidents:
         return self._open.get(key) if key is not None else None
 
     def newest(self, incident: Incident) -> Incident:
-        """As it stands now, if it is open or was until lately."""
+        """Its current value, if it is open or was until lately."""
         known = (self._open.get(_key(incident)), self._recent.get(_key(incident)))
         return next((each for each in known if each is not None and each.id == incident.id), incident)
 
     @property
     def open_count(self) -> int:
-        """How many are open, as far as this daemon knows."""
         return len(self._open)
 
     @property
     def open_by_cause(self) -> Counter[Cause]:
-        """The same by their cause."""
         return Counter(each.cause for each in self._open.values())
 
     def sessions(self) -> list[SessionId]:
-        """The sessions and agents that are in one."""
+        """The sessions and agents of all open incidents."""
         return list(self._of_session)
 
     async def join(
@@ -110,7 +108,7 @@ class Incidents:
         the same agent under another name, and must not count twice. `died`: its agent died, which belongs to no incident about
         something else that was over just now.
         """
-        # One after the other: two that join at once would each open one.
+        # One after the other: two that join at once would each open an incident.
         async with self._join_lock:
             known = self.of(session_id)
             if known is not None and (known.cause, known.scope) == (origin.cause, origin.scope):
@@ -129,11 +127,11 @@ class Incidents:
                 if instead_of is not None and self._of_session.get(instead_of) == origin.key:
                     del self._of_session[instead_of]
                     newest = newest.without_session(instead_of)
-        # Not in line: thousands that join one incident at once are written down together.
+        # Outside the lock: thousands that join one incident at once are stored together.
         return await self.update(newest)
 
     async def begin(self, origin: Origin, summary: str) -> Incident:
-        """The incident of a cause that is seen by itself. Open here at once, also where the store takes nothing."""
+        """Open the incident of a cause that was observed itself. It is open at once, even if the store refuses."""
         async with self._join_lock:
             now = self._clock.now().wall
             try:
@@ -147,7 +145,7 @@ class Incidents:
                 return self._open[origin.key]
 
     async def end(self, origin: Origin) -> Incident | None:
-        """That cause is gone: its incident, over unless sessions are still in it; None if none is open."""
+        """The cause is gone: its incident, resolved unless sessions are still in it; None if none is open."""
         async with self._join_lock:
             incident = self._open.get(origin.key)
             if incident is None or not incident.standing:
@@ -155,14 +153,14 @@ class Incidents:
             return await self._update_or_close(incident.with_cause_ended(self._clock.now().wall))
 
     def is_open(self, incident: Incident) -> bool:
-        """Whether it is, by now: what was over may have come back."""
+        """Whether it is open now: a resolved incident may have been reopened."""
         known = self._open.get(_key(incident))
         return known is not None and known.id == incident.id
 
     async def leave(self, session_id: SessionId, ended: str = "") -> Incident | None:
-        """The incident without this session, over if it was the last; None if it was in none.
+        """Remove a session from its incident; the last one resolves it. None if it was in none.
 
-        `ended` says how it left, where it was not seen well again.
+        `ended` says how it left, if it did not recover.
         """
         async with self._join_lock:
             return await self._leave(session_id, ended)
@@ -177,7 +175,7 @@ class Incidents:
         )
 
     async def _update_or_close(self, incident: Incident) -> Incident:
-        """The newest word about it, which may be that it is over. What the store refuses is not over yet."""
+        """Store its newest value or its end. If the store refuses, it is not resolved yet."""
         if incident.is_open:
             return await self.update(incident)
         before = self._open.pop(_key(incident), None)
@@ -192,9 +190,9 @@ class Incidents:
         return incident
 
     async def update(self, incident: Incident) -> Incident:
-        """Take the newest word about an incident, known at once; answers with what is known of it when that is written.
+        """Set the newest value of an incident at once; returns its current value after it was stored.
 
-        Others change it meanwhile: what is made of an older value would undo what they did.
+        Others change it meanwhile: a value made from an older one would undo their changes.
         """
         if incident.is_open:
             self._open[_key(incident)] = incident
@@ -205,7 +203,7 @@ class Incidents:
         return self.newest(incident)
 
     async def _save(self, incident: Incident) -> None:
-        """Durable when it returns. What comes while the same incident is being written is written once, together."""
+        """Durable when it returns. Changes during a write of the same incident are written together."""
         self._unsaved[incident.id] = incident
         async with self._save_locks.setdefault(incident.id, asyncio.Lock()):
             newest = self._unsaved.pop(incident.id, None)
@@ -214,14 +212,14 @@ class Incidents:
             try:
                 await self._store.save_note(Note(KIND, newest.id, msgspec.json.encode(newest)))
             except BaseException:
-                # The others who wait for this value try it themselves.
+                # The other waiters of this value try it themselves.
                 self._unsaved.setdefault(newest.id, newest)
                 raise
 
     async def _open_incident(
         self, origin: Origin, summary: str, now: float, *, died: bool = False
     ) -> Incident:
-        """A new one, or one that was over just now; or the one that another daemon on this store opened first."""
+        """A new incident, a recently resolved one, or the one that another daemon on this store opened first."""
         over = self._take_recent(origin, summary, now, died=died)
         incident = over or _new(origin, summary, now)
         claim = Note(OPEN_KIND, origin.key, msgspec.json.encode(incident))
@@ -234,17 +232,17 @@ class Incidents:
         kept = {each.id: each for each in await self.list_incidents(include_resolved=True)}
         theirs = next((kept.get(each.id, each) for each in claimed), None)
         if theirs is None or not theirs.is_open:
-            # The daemon that opened that one ended before it could close it.
+            # The daemon that opened it ended before it could close it.
             await self._store.save_note(claim)
             self.opened_counts[origin.cause] += over is None
             return incident
         if theirs.id in kept:
             self._foreign_ids.add(theirs.id)
-        # Else the daemon that claimed it ended before it wrote it down: it continues here.
+        # Otherwise its daemon ended before it stored it: it continues here.
         return theirs
 
     def _take_recent(self, origin: Origin, summary: str, now: float, *, died: bool) -> Incident | None:
-        """One that was over just now, unless a session died whose other problem was reported and left alone."""
+        """A recently resolved incident, unless a session died whose other problem was reported and left alone."""
         self._recent = {
             key: each
             for key, each in self._recent.items()
@@ -275,7 +273,7 @@ def _new(origin: Origin, summary: str, now: float) -> Incident:
 
 
 def _is_treated(incident: Incident) -> bool:
-    """Whether something was done about it: what fails after that is the same episode, whatever it looks like."""
+    """Whether Wakeful acted on it: a failure after that belongs to the same episode, whatever it looks like."""
     return any(
         each.fate not in {MemberStatus.OPEN, MemberStatus.LEFT_ALONE, MemberStatus.UNSEEN}
         for each in incident.members

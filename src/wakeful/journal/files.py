@@ -230,33 +230,30 @@ class RootFiles:
     def database(self) -> GaiaDatabase:
         """`gaia.db`, created if it is missing, with an audit row for every event."""
         if self._database is None:
-            self._database = self._open_database()
+            try:
+                database = GaiaDatabase(self.paths.database)
+            except StoreCorrupt as problem:
+                moved = [
+                    self._quarantine(path)
+                    for ending in _DATABASE_ENDINGS
+                    if (path := Path(f"{self.paths.database}{ending}")).exists()
+                ]
+                self.append_timeline(
+                    [f"  ! {problem.facts['path']} was damaged ({problem.facts['why']}): {', '.join(moved)}"]
+                )
+                database = GaiaDatabase(self.paths.database)
+            try:
+                self._fill(database)
+            except BaseException:
+                database.close()
+                raise
+            self._database = database
         return self._database
 
     def close(self) -> None:
         if self._database is not None:
             self._database.close()
             self._database = None
-
-    def _open_database(self) -> GaiaDatabase:
-        try:
-            database = GaiaDatabase(self.paths.database)
-        except StoreCorrupt as problem:
-            moved = [
-                self._quarantine(path)
-                for ending in _DATABASE_ENDINGS
-                if (path := Path(f"{self.paths.database}{ending}")).exists()
-            ]
-            self.append_timeline(
-                [f"  ! {problem.facts['path']} was damaged ({problem.facts['why']}): {', '.join(moved)}"]
-            )
-            database = GaiaDatabase(self.paths.database)
-        try:
-            self._fill(database)
-        except BaseException:
-            database.close()
-            raise
-        return database
 
     def _fill(self, database: GaiaDatabase) -> None:
         if database.is_new:

@@ -175,21 +175,17 @@ def _parse_lock(content: bytes) -> _FoundLock:
     try:
         holder = _decode(content)
     except msgspec.DecodeError:
-        return _parse_bare_pid(content)
+        words = content.split()
+        pid = int(words[0]) if words and words[0].isdigit() and len(words[0]) < 10 else 0
+        if not pid:
+            return _FoundLock("somebody it does not name; remove it if no recovery runs", gone=False)
+        try:
+            gone = proc.identify(pid) is None
+        except proc.ProcessHidden:
+            gone = False
+        return _FoundLock(f"pid {pid}", gone=gone)
     owner = f"pid {holder.pid} ({plain(holder.command, 80)}) since {plain(holder.since, 40)}"
     return _FoundLock(owner, gone=proc.state_of(holder.process) is ProcessState.DEAD)
-
-
-def _parse_bare_pid(content: bytes) -> _FoundLock:
-    words = content.split()
-    pid = int(words[0]) if words and words[0].isdigit() and len(words[0]) < 10 else 0
-    if not pid:
-        return _FoundLock("somebody it does not name; remove it if no recovery runs", gone=False)
-    try:
-        gone = proc.identify(pid) is None
-    except proc.ProcessHidden:
-        gone = False
-    return _FoundLock(f"pid {pid}", gone=gone)
 
 
 def _is_same_file(path: Path, file: int) -> bool:

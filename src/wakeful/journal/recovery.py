@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from wakeful.checkpoints.model import NUMBER_MAX, Checkpoint, CheckpointKind, CheckpointState, file_name
 from wakeful.core.errors import WorldError
 from wakeful.core.fault_points import fault_point
-from wakeful.core.process import Process, ProcessState
+from wakeful.core.process import ProcessState
 from wakeful.core.redaction import redact
 from wakeful.journal.checkpoint_draft import (
     NEEDS_CHECKPOINT,
@@ -153,11 +153,23 @@ class _Recovery:
 
     def run(self, locked: AcquiredLock, only: str | None) -> RecoveryResult:
         if locked.owner is not None:
-            return self._report_in_use(locked.owner)
+            owner = locked.owner
+            silent_seconds = self._files.seconds_since(self._state.last_sync)
+            if silent_seconds < self._files.stale_seconds(self._state.trace_id):
+                raise JournalInUse(root=self._files.root, pid=owner.pid, seconds=silent_seconds)
+            self._notes.append(
+                f"pid {owner.pid} has the journal and wrote nothing for {silent_seconds:.0f} s: wait for it, or end it"
+            )
+            return self._result(RecoveryStatus.MANUAL_REVIEW, self._state.checkpoint_numbers)
         if locked.taken_over is not None:
             self._notes.append(f"took over the lock of {locked.taken_over}, which is gone")
             self._trace("recovery.lock_taken_over", None, owner=locked.taken_over)
-        asked = self._known_checkpoints()
+        # The checkpoints that block this journal, without those that are unknown here or about another journal.
+        journal = (CheckpointKind.JOURNAL, self._files.root, self._state.trace_id)
+        found = (self._checkpoints.find(number) for number in self._state.checkpoint_numbers)
+        asked = tuple(
+            each for each in found if each is not None and (each.kind, each.subject, each.trace_id) == journal
+        )
         self._progress(3, STEPS[2])
         for step, entry in tuple(self._state.process_map.items()):
             if entry.is_open and only in {None, step}:
@@ -192,23 +204,6 @@ class _Recovery:
         self._state = state
         self._trace("recovery.state_moved", None, reason=str(problem), moved_to=self._torn_state_path)
         return state, reading
-
-    def _report_in_use(self, owner: Process) -> RecoveryResult:
-        silent_seconds = self._files.seconds_since(self._state.last_sync)
-        if silent_seconds < self._files.stale_seconds(self._state.trace_id):
-            raise JournalInUse(root=self._files.root, pid=owner.pid, seconds=silent_seconds)
-        self._notes.append(
-            f"pid {owner.pid} has the journal and wrote nothing for {silent_seconds:.0f} s: wait for it, or end it"
-        )
-        return self._result(RecoveryStatus.MANUAL_REVIEW, self._state.checkpoint_numbers)
-
-    def _known_checkpoints(self) -> tuple[Checkpoint, ...]:
-        """The checkpoints that block this journal, without those that are unknown here or about another journal."""
-        journal = (CheckpointKind.JOURNAL, self._files.root, self._state.trace_id)
-        found = (self._checkpoints.find(number) for number in self._state.checkpoint_numbers)
-        return tuple(
-            each for each in found if each is not None and (each.kind, each.subject, each.trace_id) == journal
-        )
 
     def _recover_step(self, step: str, entry: StepEntry, asked: Sequence[Checkpoint]) -> None:
         state = self._processes.probe(entry)

@@ -75,14 +75,14 @@ REVIVAL_INTERVAL_SECONDS: Final = 2.0
 REVIVAL_BURST: Final = 10
 LOGS_PATH: Final = "logs/sessions"
 CRITICAL_EVENTS: Final = "./logs/critical_events.jsonl"
-# Some thousand calls; more than anybody asks for.
+# Some thousand calls; more than any caller needs.
 _RECENT_BYTES_MAX: Final = 8 * 1024 * 1024
 
 AnyPath = str | PathLike[str]
 
 
 class Settings(TypedDict, total=False):
-    """What `watchdog_loop` and its parts take, all by name. Callbacks may be plain or async, or left out."""
+    """The arguments of `watchdog_loop` and its parts, all by name. Callbacks may be plain or async, or left out."""
 
     redis: str
     logs: AnyPath
@@ -114,7 +114,7 @@ async def watchdog_loop(**settings: Unpack[Settings]) -> None:
 
 
 async def check_all_sessions(**settings: Unpack[Settings]) -> Cycle:
-    """One cycle of `watchdog_loop`: what it found. Acts as the loop does."""
+    """One cycle of `watchdog_loop`; returns what it found. Acts as the loop does."""
     watch = _build_watch(settings)
     try:
         return await watch.check()
@@ -184,7 +184,9 @@ async def create_investigation_issue(
     logs: AnyPath = LOGS_PATH,
     critical_events: AnyPath = CRITICAL_EVENTS,
 ) -> str | None:
-    """File what is known of a session through `gh`, or find the open issue of its project; its address or None."""
+    """File a report about a session through `gh`, or find the open issue of its project; returns its address or
+    None.
+    """
     case = _judge_session(session, Path(logs), None, None)
     attempt = case.watched if isinstance(case, JudgedAttempt) else _attempt_of(session)
     began_at, now = attempt.began_at, SystemClock().now().wall
@@ -220,8 +222,8 @@ _NUMBERS: Final = (
 _PATHS: Final = ("logs", "critical_events")
 
 
-def _check_settings(settings: Settings) -> Settings:
-    """As given. A misspelt callback would silently never be called. Raises BadSetting."""
+def _build_watch(settings: Settings) -> RedisWatch:
+    """Raises BadSetting: a misspelt callback would silently never be called."""
     for name, value in settings.items():
         if name not in Settings.__annotations__:
             raise BadSetting(name=name, reason=f"those are {', '.join(Settings.__annotations__)}")
@@ -235,11 +237,6 @@ def _check_settings(settings: Settings) -> Settings:
         raise BadSetting(name="redis", reason="give an address such as redis://127.0.0.1:6379/0")
     if isinstance(settings.get("active_projects"), str):
         raise BadSetting(name="active_projects", reason="give a list of projects")
-    return settings
-
-
-def _build_watch(given: Settings) -> RedisWatch:
-    settings = _check_settings(given)
     jobs = connect(settings.get("redis") or os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0")
     rules = HealingRules(revive_runaways=settings.get("revive_runaways", True))
     clock = SystemClock()
@@ -295,7 +292,7 @@ def _build_policy(settings: Settings) -> Policy:
 
 
 def _repository(given: str | None) -> str:
-    """The one given, else the one that Wakeful's configuration or `gh` itself would take from the environment."""
+    """The given one, else the one of Wakeful's configuration or of `gh` from the environment."""
     return given or os.environ.get("WAKEFUL_GITHUB__REPO") or os.environ.get("GH_REPO") or ""
 
 
@@ -312,7 +309,7 @@ def _judge_session(
 
 
 def _attempt_of(session: object) -> QueueAttempt:
-    """A session as its owner keeps it; that it runs is the owner's word. Raises BadSessionId."""
+    """A session as its owner describes it; the owner vouches that it runs. Raises BadSessionId."""
 
     def field(name: str) -> Any:
         return session.get(name) if isinstance(session, Mapping) else getattr(session, name, None)

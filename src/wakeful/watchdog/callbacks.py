@@ -27,9 +27,9 @@ from wakeful.incidents.critical_event import ActionTaken, CriticalEvent, Critica
 from wakeful.incidents.issue_tracker import FilingResult, IssueReport, IssueTracker
 from wakeful.watchdog.queue import JobQueue, PendingMessage, QueueRevival
 
-# Longer than a slow network needs, and short enough for the next session to have its turn.
+# Longer than a slow network needs, and short enough for the next session.
 CALL_SECONDS_MAX: Final = 20.0
-# Once per cycle: two hours by default. Who refuses for that long will not take it.
+# Once per cycle: two hours by default. A chat that refuses for so long will not take it.
 SEND_TRIES_MAX: Final = 24
 
 Callback = Callable[..., Any]
@@ -37,7 +37,7 @@ log = logging.getLogger("wakeful.watchdog")
 
 
 class CallbackOutcome(StrEnum):
-    """How a call ended. `late`: it may still do what it was asked for."""
+    """How a call ended. `late`: it may still have its effect."""
 
     DONE = "done"
     ABSENT = "absent"
@@ -46,7 +46,7 @@ class CallbackOutcome(StrEnum):
 
 
 class CallbackResult(Struct, frozen=True):
-    """What became of a call, in words too."""
+    """The result of a call, also in words."""
 
     ending: CallbackOutcome
     words: str
@@ -55,7 +55,7 @@ class CallbackResult(Struct, frozen=True):
 
 
 class CallbackRunner:
-    """Calls with a deadline, on the clock of the loop they are made in."""
+    """Calls with a deadline, on the clock of the running loop."""
 
     def __init__(self, clock: Clock, seconds_max: float = CALL_SECONDS_MAX) -> None:
         self._clock = clock
@@ -64,7 +64,7 @@ class CallbackRunner:
     async def call(
         self, name: str, callback: Callback | None, *arguments: object, seconds_max: float | None = None
     ) -> CallbackResult:
-        """Never raises what the callback raises; being cancelled cancels the callback too."""
+        """Never raises the callback's exceptions; a cancellation cancels the callback too."""
         if callback is None:
             return CallbackResult(CallbackOutcome.ABSENT, f"no {name} was given")
         seconds = self._seconds_max if seconds_max is None else seconds_max
@@ -75,24 +75,20 @@ class CallbackRunner:
         finally:
             timer.cancel()
             if not task.done():
-                # Not waited for: a callback that ignores the end of its deadline ignores this, too.
+                # Not awaited: a callback that ignores its deadline ignores this, too.
                 task.add_done_callback(_consume_exception)
                 task.cancel()
         if not task.done():
             return CallbackResult(CallbackOutcome.LATE, f"{name} did not return within {seconds:g} s")
-        return _result_of(name, task)
-
-
-def _result_of(name: str, task: asyncio.Future[Any]) -> CallbackResult:
-    error = asyncio.CancelledError() if task.cancelled() else task.exception()
-    if error is None:
-        return CallbackResult(CallbackOutcome.DONE, f"{name} was called", task.result())
-    said = plain(redact(str(error)), 200)
-    return CallbackResult(
-        CallbackOutcome.RAISED,
-        f"{name} raised {type(error).__name__}{f': {said}' if said else ''}",
-        error=error,
-    )
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is None:
+            return CallbackResult(CallbackOutcome.DONE, f"{name} was called", task.result())
+        said = plain(redact(str(error)), 200)
+        return CallbackResult(
+            CallbackOutcome.RAISED,
+            f"{name} raised {type(error).__name__}{f': {said}' if said else ''}",
+            error=error,
+        )
 
 
 def _consume_exception(task: asyncio.Future[Any]) -> None:
@@ -109,7 +105,7 @@ async def _invoke(callback: Callback, arguments: tuple[object, ...]) -> Any:
 
 
 def _in_thread(callback: Callback, arguments: tuple[object, ...]) -> Awaitable[Any]:
-    """Its result. The thread ends with the program: a callback that never returns must not keep it from ending."""
+    """Its result. The thread ends with the program: a callback that never returns must not keep the program running."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 
@@ -136,8 +132,6 @@ def _in_thread(callback: Callback, arguments: tuple[object, ...]) -> Awaitable[A
 
 
 class ChatSendResult(StrEnum):
-    """What became of a message to a chat."""
-
     SENT = "sent"
     ALREADY_SENT = "already said"
     WILL_RETRY = "refused, will be sent again"
@@ -154,7 +148,7 @@ class ChatSender:
         self._send_message = send_message
 
     async def send_once(self, name: str, chat_id: str | None, text: str) -> ChatSendResult:
-        """Say it, unless something under this name was said before."""
+        """Send it, unless a message under this name was sent before."""
         if self._send_message is None or chat_id is None:
             return ChatSendResult.NO_RECIPIENT
         if not await self._jobs.mark_once(f"told:{name}"):
@@ -162,7 +156,6 @@ class ChatSender:
         return await self._send(PendingMessage(name, chat_id, text, 0))
 
     async def retry_refused(self) -> None:
-        """Send what was refused before."""
         if self._send_message is None:
             return
         for message in await self._jobs.take_messages():
@@ -187,10 +180,10 @@ class ChatSender:
         return ChatSendResult.WILL_RETRY
 
 
-# A forge ends by itself after 20 s; this is for one that does not.
+# A tracker ends by itself after 20 s; this limits one that does not.
 ISSUE_SECONDS_MAX: Final = 21.0
 
-# One watchdog at a time writes what is owed: for so long, and then one more write within its deadline.
+# One watchdog at a time writes pending events: for so long, and then one more write within its deadline.
 PENDING_WRITE_SECONDS_MAX: Final = CALL_SECONDS_MAX
 PENDING_CLAIM_SECONDS: Final = 3 * CALL_SECONDS_MAX
 _PENDING_CLAIM: Final = "owed-events"
@@ -200,7 +193,7 @@ _decode: Final = json_decoder(CriticalEvent)
 
 
 class Callbacks(Struct, frozen=True, kw_only=True):
-    """What the program we watch for does itself; everything may be left out."""
+    """Functions of the watched program; each may be left out."""
 
     enqueue_job: Callback | None = None
     send_message: Callback | None = None
@@ -208,13 +201,13 @@ class Callbacks(Struct, frozen=True, kw_only=True):
     start_worker: Callback | None = None
     alert: Callback | None = None
     write: Callback | None = None
-    # Asks a person about a held attempt: its number. And: this session needs no decision any more.
+    # Asks a person about a held attempt and returns its number. And: this session needs no decision any more.
     hold: Callback | None = None
     gone_on: Callback | None = None
 
 
 class EventRecorder:
-    """Files issues and writes events down. What fails here is said, and stops nothing."""
+    """Files issues and writes events. A failure here is reported and stops nothing."""
 
     def __init__(
         self,
@@ -266,7 +259,7 @@ class EventRecorder:
     def encode_revival_events(
         self, kind: CriticalEventKind, revival: QueueRevival, outcome: str
     ) -> list[bytes]:
-        """What is told of a revival, one line for each finding it was about, as it is kept until it is written."""
+        """The events of a revival, one line for each finding, as stored until they are written."""
         about, at_wall = (revival.session_id, revival.project_key), self._clock.now().wall
         details = {"outcome": outcome}
         return [
@@ -279,9 +272,9 @@ class EventRecorder:
         ]
 
     async def retry_pending(self) -> None:
-        """Write what is owed, in its order; what the log still does not take is kept.
+        """Write pending events in order; those that the log still refuses are kept.
 
-        An event is kept until it is written: ended in between we leave it to the next one, who may write it twice.
+        An event is kept until it is written: after a kill in between, the next watchdog may write it twice.
         """
         if not await self._jobs.stored_events():
             return
@@ -314,5 +307,5 @@ class EventRecorder:
 
 
 def action_of(said: ChatSendResult) -> ActionTaken:
-    """What was done for a chat, in the words of the log."""
+    """The action for a chat, in the words of the log."""
     return ActionTaken.FAILURE_MESSAGE_SENT if said is ChatSendResult.SENT else ActionTaken.NONE

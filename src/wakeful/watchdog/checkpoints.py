@@ -20,28 +20,26 @@ NOTHING_LEFT: Final = DecisionOutcome(
 
 
 class QueueControl(Protocol):
-    """The watch over the queue."""
-
     async def release(
         self, session_id: str, *, work: str | None = None, happened: bool = False
     ) -> str | None:
-        """Let a held attempt go on; what was done, None if that attempt is not there any more."""
+        """Let a held attempt continue; returns the action, None if that attempt is gone."""
 
     async def give_up(self, session_id: str, by: str, *, work: str | None = None) -> str | None:
-        """End a held attempt for good; what was done, None if it is not there any more."""
+        """End a held attempt for good; returns the action, None if it is gone."""
 
     async def waits(self, session_id: str) -> str | None:
-        """What it waits for, in words; empty if for nothing, None if the queue runs none of that name."""
+        """What it waits for, in words; empty if for nothing, None if the queue runs no session of that name."""
 
 
 class QueueCheckpoints:
-    """Opens checkpoints for a watchdog, and answers those that time has answered."""
+    """Opens checkpoints for a watchdog, and answers those that became moot."""
 
     def __init__(self, checkpoints: Checkpoints) -> None:
         self._checkpoints = checkpoints
 
     async def open_checkpoint(self, case: JudgedAttempt, choice: QueueDecision) -> int:
-        """The number of the checkpoint that asks about this attempt; asked twice it is one."""
+        """The number of the checkpoint about this attempt; a second call returns the same one."""
         session = case.watched.session
         draft = queue_draft(
             session_id=session.session_id,
@@ -54,13 +52,12 @@ class QueueCheckpoints:
         return (await self._checkpoints.open(draft)).number
 
     async def find_open(self, session_id: str) -> Checkpoint | None:
-        """The checkpoint that asks about this session."""
         found = await self._checkpoints.list_checkpoints(everything=False)
         of_queue = (each for each in found if each.kind is CheckpointKind.QUEUE)
         return next((each for each in of_queue if each.subject == session_id), None)
 
     async def on_continued(self, session_id: str) -> None:
-        """It is well again or was ended elsewhere: it needs no decision any more."""
+        """It recovered or was ended elsewhere: it needs no decision any more."""
         checkpoint = await self.find_open(session_id)
         if checkpoint is not None:
             await self._checkpoints.record(checkpoint.number, ChoiceName.CONTINUE, CONTINUED_BY)
@@ -68,7 +65,7 @@ class QueueCheckpoints:
 
 
 class QueueDecisionExecutor:
-    """Does to a queue what a person decided."""
+    """Carries out a person's decision on a queue."""
 
     def __init__(self, queue: QueueControl) -> None:
         self._queue = queue
@@ -81,12 +78,12 @@ class QueueDecisionExecutor:
             return NOTHING_LEFT if words is None else DecisionOutcome(ActionOutcome.CONFIRMED, words)
         happened = choice is ChoiceName.DONE
         words = await self._queue.release(session_id, work=work, happened=happened)
-        # That a worker takes it up is seen later, and told then.
+        # Whether a worker takes it is checked and reported later.
         return NOTHING_LEFT if words is None else DecisionOutcome(ActionOutcome.UNVERIFIED, words)
 
 
 class QueueApproval:
-    """Where a person says yes to a session of the queue: the answer to its checkpoint, if it has one."""
+    """Approves a session of the queue by answering its checkpoint, if it has one."""
 
     def __init__(self, queue: QueueControl, held: QueueCheckpoints, checkpoints: Checkpoints) -> None:
         self._queue = queue
@@ -94,12 +91,12 @@ class QueueApproval:
         self._checkpoints = checkpoints
 
     async def release(self, session_id: str, by: str) -> str | None:
-        """What was done; None if there is none of that name."""
+        """Returns the action; None if there is no such session."""
         checkpoint = await self._queue_checkpoints.find_open(session_id)
         if checkpoint is None:
             return await self._queue.release(session_id)
         return (await self._checkpoints.decide(checkpoint.number, ChoiceName.CONTINUE, by)).words
 
     async def waits(self, session_id: str) -> str | None:
-        """What it waits for, in words; empty if for nothing, None if the queue runs none of that name."""
+        """What it waits for, in words; empty if for nothing, None if the queue runs no session of that name."""
         return await self._queue.waits(session_id)

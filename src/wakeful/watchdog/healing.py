@@ -50,9 +50,9 @@ from wakeful.watchdog.rules import (
     revival_context,
 )
 
-# Issue, stop, enqueue, message, event and alert, each within its deadline, a turn among those revived, and some room.
+# Issue, stop, enqueue, message, event and alert, each within its deadline, the wait for the limiter, and some room.
 CLAIM_SECONDS: Final = 8 * CALL_SECONDS_MAX
-# What marks the running attempt failed: looked at again right before, if the first look was longer ago than this.
+# Before the running attempt is marked failed, it is checked again if the first check is older than this.
 FENCING_ACTIONS: Final = frozenset({QueueAction.REVIVE, QueueAction.GIVE_UP})
 CONFIRMED_SECONDS_MAX: Final = 1.0
 
@@ -74,7 +74,7 @@ class FolderGone(OperatorError):
 
 
 class QueueHealer:
-    """Acts on sessions in trouble, one claim at a time each."""
+    """Acts on sessions with problems, each under a claim."""
 
     def __init__(self, parts: WatchdogParts, files: QueueSessionFiles, controls: HealingControls) -> None:
         self._jobs = parts.jobs
@@ -102,34 +102,29 @@ class QueueHealer:
         if not await self._jobs.claim(attempt.work, token, CLAIM_SECONDS):
             return None
         try:
-            return await self._heal_claimed(attempt, together, approved=approved, happened=happened)
-        finally:
-            await self._jobs.release_claim(attempt.work, token)
-
-    async def _heal_claimed(
-        self, attempt: QueueAttempt, together: int, *, approved: bool, happened: bool
-    ) -> QueueDecision | None:
-        case = await self._recheck(attempt, approved=approved)
-        if case is None:
-            return None
-        choice = await self._choose(case, approved=approved)
-        filing = await self._prepare(case, choice) if choice.action in FENCING_ACTIONS else None
-        if filing is not None and self._clock.now().seconds_since(case.now) > CONFIRMED_SECONDS_MAX:
-            # Time has passed: it may be well, and a pause may have begun.
             case = await self._recheck(attempt, approved=approved)
             if case is None:
                 return None
             choice = await self._choose(case, approved=approved)
-        if filing is None or choice.action not in FENCING_ACTIONS:
-            await self._report_once(case, choice, filing, together)
-        elif choice.action is QueueAction.REVIVE:
-            await self._revive(case, filing, together, happened=happened)
-        else:
-            await self._give_up(case, "it failed again after it was revived", filing, together)
-        return choice
+            filing = await self._prepare(case, choice) if choice.action in FENCING_ACTIONS else None
+            if filing is not None and self._clock.now().seconds_since(case.now) > CONFIRMED_SECONDS_MAX:
+                # Time has passed: it may have recovered, and a pause may have begun.
+                case = await self._recheck(attempt, approved=approved)
+                if case is None:
+                    return None
+                choice = await self._choose(case, approved=approved)
+            if filing is None or choice.action not in FENCING_ACTIONS:
+                await self._report_once(case, choice, filing, together)
+            elif choice.action is QueueAction.REVIVE:
+                await self._revive(case, filing, together, happened=happened)
+            else:
+                await self._give_up(case, "it failed again after it was revived", filing, together)
+            return choice
+        finally:
+            await self._jobs.release_claim(attempt.work, token)
 
     async def _prepare(self, case: JudgedAttempt, choice: QueueDecision) -> FilingResult:
-        """Whatever may take its time: a turn among all that are brought back, and the issue."""
+        """Everything that may take time: the wait for the limiter, and the issue."""
         if choice.action is QueueAction.REVIVE:
             await self._limiter.acquire()
         filing = await self._file(case)
@@ -137,7 +132,7 @@ class QueueHealer:
         return filing
 
     async def give_up(self, attempt: QueueAttempt, by: str) -> bool:
-        """A person wants nothing more done about it. False: another watchdog has it, or it is gone."""
+        """A person ends it. False: another watchdog has it, or it is gone."""
         token = uuid4().hex
         if not await self._jobs.claim(attempt.work, token, CLAIM_SECONDS):
             return False
@@ -148,11 +143,10 @@ class QueueHealer:
             await self._jobs.release_claim(attempt.work, token)
 
     async def close_checkpoint(self, session_id: str) -> None:
-        """It needs no decision any more."""
         await self._callback_runner.call("the end of its checkpoint", self._callbacks.gone_on, session_id)
 
     async def on_recovered(self, case: JudgedAttempt) -> None:
-        """A session that was told of is well again by itself."""
+        """A reported session recovered by itself."""
         session = case.watched.session
         await self.close_checkpoint(session.session_id)
         if await self._jobs.end_episode(_episode_name(case.watched)):
@@ -169,7 +163,7 @@ class QueueHealer:
             )
 
     async def _recheck(self, attempt: QueueAttempt, *, approved: bool) -> JudgedAttempt | None:
-        """The session as it is under our claim; None if there is nothing to act on any more."""
+        """The session under this claim; None if there is nothing to act on any more."""
         now = await self._jobs.reread(attempt)
         if now is None or now.job is None:
             return None
@@ -268,7 +262,7 @@ class QueueHealer:
         )
 
     async def _stop(self, attempt: QueueAttempt) -> tuple[bool, str]:
-        """Whether the old owner was stopped, and what went wrong; it is fenced already, so that nothing waits for it."""
+        """Whether the old owner was stopped, and any error; it is fenced already, so nothing waits for it."""
         if self._callbacks.stop_session is None:
             return False, ""
         session_id = attempt.session.session_id
@@ -278,7 +272,7 @@ class QueueHealer:
     async def _enqueue(
         self, revival: QueueRevival, work: Work, *, stopped: bool
     ) -> tuple[bool, str, QueueRevival]:
-        """Whether it surely failed, what was done, in words, and how far it has come."""
+        """Whether it surely failed, the action in words, and how far it has come."""
         if revival.stage is QueueRevivalStage.ENQUEUED:
             return False, "the message was enqueued again", revival
         enqueued = replace(revival, stage=QueueRevivalStage.ENQUEUED, stopped=stopped)
@@ -323,14 +317,14 @@ class QueueHealer:
     async def _report_once(
         self, case: JudgedAttempt, choice: QueueDecision, filing: FilingResult | None, together: int
     ) -> None:
-        """Once for as long as it stays so."""
+        """Report it once for as long as the state lasts."""
         if choice.action is QueueAction.NOTHING:
             log.info("watchdog: %s: %s", case.watched.session.session_id, choice.reason)
             return
         name, words = _episode_name(case.watched), f"{choice.action}: {choice.reason}"
         known = (await self._jobs.episodes()).get(name)
         held = choice.action is QueueAction.HOLD
-        # Noted, so that a watchdog that can ask a person does so, and one that cannot leaves it at that.
+        # Noted, so that a watchdog with checkpoints asks a person, and one without does nothing more.
         unasked = NOT_ASKED_SUFFIX if held and self._callbacks.hold is None else ""
         if known in {words, f"{words}{unasked}"}:
             return
@@ -358,7 +352,7 @@ class QueueHealer:
             (MemberStatus.HELD, OTHERWISE_WAITS) if held else (MemberStatus.LEFT_ALONE, OTHERWISE_UNCHANGED)
         )
         await self._notify_operator(case, status, did, otherwise, filing, together, checkpoint=asked.value)
-        # Last: a watchdog that is ended before it has reported everything leaves that to the next cycle.
+        # Last: if a watchdog is killed before it has reported everything, the next cycle does.
         await self._jobs.set_episode(name, f"{words}{unasked}")
 
     async def _notify_operator(
@@ -372,7 +366,7 @@ class QueueHealer:
         *,
         checkpoint: int | None = None,
     ) -> None:
-        """To the operator; what fails there stops nothing."""
+        """Alert the operator; a failure there stops nothing."""
         session_id = case.watched.session.session_id
         command = EVENTS_COMMAND
         if status is MemberStatus.HELD:
@@ -415,7 +409,7 @@ class QueueHealer:
         *,
         owed: bool = False,
     ) -> bool:
-        """One line for each finding. False: the log did not take them all, and they are not owed either."""
+        """One line for each finding. False: the log did not take them all, and they are not pending either."""
         session = case.watched.session
         details = {**_details(case), "outcome": outcome}
         if filing.url is None:

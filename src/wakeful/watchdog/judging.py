@@ -25,22 +25,18 @@ from wakeful.watchdog.callbacks import CallbackOutcome, CallbackRunner
 from wakeful.watchdog.queue import LogReading, LogsUnreadable, QueueAttempt, QueueSessionFiles
 from wakeful.watchdog.rules import AttemptLog, fold_log_event
 
-# Folding so many events takes some ten milliseconds; then others have their turn.
+# Folding so many events takes some ten milliseconds; then other tasks run.
 EVENTS_AT_ONCE_MAX: Final = 2000
-# A gigabyte of logs is read in some ten seconds; a file system that takes longer does not answer.
+# A gigabyte of logs takes some ten seconds; a slower file system does not answer.
 READ_SECONDS_MAX: Final = 60.0
 
 
 class SkipReason(StrEnum):
-    """Why a session was not judged."""
-
     RECORD_STALE = "record_stale: no running job has this session"
     NO_EVIDENCE = "unknown: neither a tool log nor a last activity"
 
 
 class JudgedAttempt(Struct, frozen=True):
-    """One session, judged."""
-
     watched: QueueAttempt
     diary: AttemptLog
     verdict: Verdict
@@ -51,7 +47,7 @@ class JudgedAttempt(Struct, frozen=True):
         return not self.verdict.findings
 
     def has_worked_since(self, wall: float) -> bool:
-        """Whether it is well, and did something after that moment. That its record was made is not yet work."""
+        """Whether it is healthy and did something after that time. Creating its record is no work."""
         last_at, started_at = self.diary.activity.last_at, self.watched.session.started_at
         return self.is_healthy and last_at is not None and last_at.wall > max(wall, started_at or 0.0)
 
@@ -64,7 +60,7 @@ class JudgedAttempt(Struct, frozen=True):
         return interrupted_calls(self.diary.activity)
 
     def reason(self, finding: Finding) -> str:
-        """As the critical event spells it (docs/specs/watchdog.md)."""
+        """In the words of the critical event (docs/specs/watchdog.md)."""
         seconds = self.now.seconds_since(finding.since)
         return reason_of(finding.code, seconds=seconds, errors=self.diary.activity.errors_in_a_row)
 
@@ -74,14 +70,14 @@ class JudgedAttempt(Struct, frozen=True):
 
 
 class _OpenLog(Struct):
-    """The diary of one attempt as far as it was read. Another attempt of the same session has another."""
+    """The log of one attempt as far as it was read. Another attempt of the same session has another."""
 
     began_at: float | None
     diary: AttemptLog
 
 
 class QueueJudge:
-    """Judges sessions, remembering how far each log was read."""
+    """Judges sessions, and remembers how far each log was read."""
 
     def __init__(self, files: QueueSessionFiles, clock: Clock, calls: CallbackRunner, policy: Policy) -> None:
         self._session_files = files
@@ -89,11 +85,11 @@ class QueueJudge:
         self._callback_runner = calls
         self._policy = policy
         self._open_logs: dict[SessionId, _OpenLog] = {}
-        # Two looks at one log at once would each see half of what is new.
+        # Two simultaneous reads of one log would each see half of the new entries.
         self._read_lock = asyncio.Lock()
 
     async def judge(self, watched: Sequence[QueueAttempt]) -> list[JudgedAttempt | SkipReason]:
-        """A case or the reason why there is none, in the order given."""
+        """A judged attempt, or the reason why there is none, in the given order."""
         async with self._read_lock:
             return await self._judge_all(watched)
 
@@ -106,7 +102,7 @@ class QueueJudge:
         return [self._judge(each) for each in watched]
 
     async def _read(self, session_ids: Sequence[SessionId]) -> dict[SessionId, LogReading]:
-        """Raises LogsUnreadable: a log that was not read is not a log that is missing."""
+        """Raises LogsUnreadable: an unread log is not a missing log."""
         answer = await self._callback_runner.call(
             "reading", self._session_files.read, session_ids, seconds_max=READ_SECONDS_MAX
         )
@@ -117,7 +113,7 @@ class QueueJudge:
         return found
 
     async def last_logged_at(self, session_id: SessionId) -> float | None:
-        """When the log of a session was last written to; None if nothing tells."""
+        """When the log of a session was last written; None if that is unknown."""
         async with self._read_lock:
             others = self._open_logs.keys() - {session_id}
             # Read from its start, now and when it is judged later.
@@ -127,13 +123,13 @@ class QueueJudge:
         return max((event.at for event in reading.events), default=None) if reading is not None else None
 
     def keep_only(self, session_ids: Iterable[SessionId]) -> None:
-        """Forget the logs of sessions that are active no more."""
+        """Forget the logs of sessions that are no longer active."""
         kept = set(session_ids)
         self._open_logs = {each: opened for each, opened in self._open_logs.items() if each in kept}
         self._session_files.forget(kept)
 
     def _forget_ended_attempts(self, running: Sequence[QueueAttempt]) -> None:
-        """A log goes on over attempts, but nothing of an earlier one counts: it is read again for the new one."""
+        """A log spans attempts, but nothing of an earlier one counts: it is read again for the new one."""
         over = {
             each.session.session_id
             for each in running
@@ -168,7 +164,7 @@ class QueueJudge:
 def judge_attempt(
     attempt: QueueAttempt, log: AttemptLog | None, clock: Clock, policy: Policy
 ) -> JudgedAttempt | SkipReason:
-    """The verdict over an attempt by its log or, where that has nothing of it, by its record."""
+    """The verdict on an attempt by its log or, if that has no entry of it, by its record."""
     known = log if log is not None and log.entries else _log_from_record(attempt, clock)
     if known is None:
         return SkipReason.NO_EVIDENCE
@@ -178,7 +174,7 @@ def judge_attempt(
 
 
 def new_attempt_log(attempt: QueueAttempt, clock: Clock) -> AttemptLog:
-    """An empty diary. The attempt's clock starts with it, not with its first call."""
+    """An empty log. The attempt's clock starts with it, not with its first call."""
     log = AttemptLog()
     if attempt.began_at is not None:
         fold(log.activity, e.Prompted(attempt.began_at), clock.instant(attempt.began_at))
@@ -186,14 +182,14 @@ def new_attempt_log(attempt: QueueAttempt, clock: Clock) -> AttemptLog:
 
 
 def fold_attempt_event(log: AttemptLog, event: e.Event, attempt: QueueAttempt, clock: Clock) -> None:
-    """Note what belongs to this attempt; a log goes on over attempts."""
+    """Fold an event of this attempt; a log spans attempts."""
     began_at = attempt.began_at
     if began_at is None or not event.at or event.at >= began_at:
         fold_log_event(log, event, clock.instant(event.at))
 
 
 def _log_from_record(attempt: QueueAttempt, clock: Clock) -> AttemptLog | None:
-    """What the record alone tells: when the attempt began and when it last did something."""
+    """The facts of the record alone: when the attempt began and when it last did something."""
     last_at = attempt.session.last_activity
     if last_at is None:
         return None
@@ -201,7 +197,7 @@ def _log_from_record(attempt: QueueAttempt, clock: Clock) -> AttemptLog | None:
     began_at = attempt.began_at if attempt.began_at is not None else last_at
     seen = clock.instant(max(last_at, began_at))
     fold(log.activity, e.Progressed(seen.wall), seen)
-    # One gap is all a record shows of what lay between, so here it counts whole.
+    # A record shows only one gap, so it counts whole here.
     log.activity.active_seconds = seen.seconds_since(clock.instant(began_at))
     log.activity.calls_total = max(0, attempt.session.tool_call_count)
     return log

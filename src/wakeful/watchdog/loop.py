@@ -30,16 +30,16 @@ from wakeful.watchdog.rules import QueueAction
 from wakeful.watchdog.tool_logs import ToolLogFiles
 from wakeful.watchdog.verification import RevivalVerifier
 
-# Each waits for others most of the time; more at once would only queue up in Redis.
+# Each waits for others most of the time; more at once would only queue in Redis.
 HEALS_AT_ONCE_MAX: Final = 8
-# What is said once is remembered; a world with more strange records than this is said to be strange again.
+# Reported records are remembered; above this number they are reported again.
 LOGGED_ONCE_MAX: Final = 10_000
 
 log = logging.getLogger("wakeful.watchdog")
 
 
 class Cycle(Struct, frozen=True):
-    """What one cycle found. `trouble`: why it could not look, or not to the end."""
+    """The result of one cycle. `trouble`: why it failed, or did not finish."""
 
     healthy: int = 0
     unhealthy: int = 0
@@ -56,7 +56,7 @@ class Cycle(Struct, frozen=True):
 
 
 class Watchdog:
-    """The loop. `run` never returns by itself and raises nothing but being cancelled."""
+    """The loop. `run` never returns by itself and raises only on cancellation."""
 
     def __init__(
         self,
@@ -80,22 +80,20 @@ class Watchdog:
         self._observer = observer
         self._interval_seconds = interval_seconds
         self._logged_messages: set[str] = set()
-        # Why the last cycle could not look, or not to the end.
+        # Why the last cycle failed, or did not finish.
         self.problem: str | None = None
-        # How long cycles took, and how many of them had trouble, since the start.
+        # How long cycles took, and how many of them failed, since the start.
         self.cycle_seconds = Histogram()
         self.failed_cycles = 0
         self._heal_slots = asyncio.Semaphore(HEALS_AT_ONCE_MAX)
 
     async def run(self) -> None:
-        """Look, wait, look again, until cancelled."""
         while True:
             due_at = self._clock.now().awake + self._interval_seconds
             await self.check()
             await self._clock.sleep_until(due_at)
 
     async def check(self) -> Cycle:
-        """One cycle, and its line in the log."""
         began = self._clock.now().awake
         try:
             cycle = await self._cycle()
@@ -113,10 +111,11 @@ class Watchdog:
     async def release(
         self, session_id: str, *, work: str | None = None, happened: bool = False
     ) -> str | None:
-        """A person approved the revival of a held session: what was done, in words; None if it is not active.
+        """Revive a held session because a person approved it: returns the action in words; None if it is not
+        active.
 
-        `work` is the attempt the person was asked about, if it was one; `happened`: what was cut off has happened.
-        Raises FolderGone.
+        `work` is the attempt that the person was asked about, if any; `happened`: the interrupted call has
+        happened. Raises FolderGone.
         """
         found = await self._running_attempt(session_id, work)
         if found is None:
@@ -125,21 +124,21 @@ class Watchdog:
         return choice.reason if choice is not None else None
 
     async def give_up(self, session_id: str, by: str, *, work: str | None = None) -> str | None:
-        """A person wants nothing more done about a held session: what was done; None if it is not active."""
+        """End a held session because a person gave it up: returns the action; None if it is not active."""
         found = await self._running_attempt(session_id, work)
         if found is None or not await self._healer.give_up(found, by):
             return None
         return "its job is marked as failed, and its chat was told"
 
     async def waits(self, session_id: str) -> str | None:
-        """What a session that runs waits for, in words; empty if for nothing, None if it does not run."""
+        """What a running session waits for, in words; empty if for nothing, None if it does not run."""
         if await self._running_attempt(session_id) is None:
             return None
         course, _, reason = (await self._jobs.episodes()).get(f"session:{session_id}", "").partition(": ")
         return reason.removesuffix(NOT_ASKED_SUFFIX) if course == QueueAction.HOLD else ""
 
     async def _running_attempt(self, session_id: str, work: str | None = None) -> QueueAttempt | None:
-        """The attempt that runs for this session, if it is the one meant by `work`."""
+        """The running attempt of this session, if it is the one that `work` names."""
         snapshot = await self._jobs.snapshot()
         found = next((each for each in snapshot.watched if each.session.session_id == session_id), None)
         if found is None or found.job is None or work not in {None, found.work}:
@@ -157,11 +156,19 @@ class Watchdog:
         results = await self._judge.judge(snapshot.watched)
         episodes = await self._jobs.episodes()
         cycle = self._count(snapshot.watched, results)
-        # First: what is refused in this cycle is tried again in the next.
+        # First: a message that is refused in this cycle is tried again in the next.
         await self._chat_sender.retry_refused()
         await self._recorder.retry_pending()
-        ill = [each for each in results if isinstance(each, JudgedAttempt) and _needs_healing(each)]
-        await self._heal(ill)
+        ill = [
+            each
+            for each in results
+            if isinstance(each, JudgedAttempt) and not each.is_healthy and not each.is_unknown
+        ]
+        # All at once, a few at a time; one that fails is logged and delays no other.
+        together = Counter(case.watched.session.project_key for case in ill)
+        async with asyncio.TaskGroup() as group:
+            for case in ill:
+                group.create_task(self._heal_one(case.watched, together[case.watched.session.project_key]))
         await self._end_episodes(snapshot, results, episodes)
         verified = await self._verifier.verify([each for each in results if isinstance(each, JudgedAttempt)])
         seen = [
@@ -171,7 +178,7 @@ class Watchdog:
         ]
         well = {each.watched.session.session_id for each in seen}
         running = {each.session.session_id for each in snapshot.watched if each.job is not None}
-        # Who runs and is not seen well is in trouble or unknown.
+        # A running session that is not healthy has a problem or is unknown.
         await self._notifier.on_cycle((running - well) | verified.reviving, well | verified.recovered)
         await self._queue.check(snapshot, episodes)
         await self._observer.after_cycle()
@@ -192,13 +199,6 @@ class Watchdog:
                 unhealthy += 1
         return Cycle(healthy, unhealthy, skipped)
 
-    async def _heal(self, ill: Sequence[JudgedAttempt]) -> None:
-        """All at once, a few at a time; one that fails is logged and delays no other."""
-        together = Counter(case.watched.session.project_key for case in ill)
-        async with asyncio.TaskGroup() as group:
-            for case in ill:
-                group.create_task(self._heal_one(case.watched, together[case.watched.session.project_key]))
-
     async def _heal_one(self, attempt: QueueAttempt, together: int) -> None:
         session_id = attempt.session.session_id
         async with self._heal_slots:
@@ -212,7 +212,7 @@ class Watchdog:
     async def _end_episodes(
         self, snapshot: QueueSnapshot, results: Sequence[JudgedAttempt | SkipReason], episodes: dict[str, str]
     ) -> None:
-        """What was told of a session is over when it is well again, or gone."""
+        """The alerts about a session end when it has recovered, or is gone."""
         known = {f"session:{each.session.session_id}" for each in snapshot.watched}
         for result in results:
             if isinstance(result, JudgedAttempt) and result.is_healthy:
@@ -233,7 +233,7 @@ class Watchdog:
         log.warning("watchdog: %s", plain(words, 300))
 
     async def _report_problem(self, trouble: str | None) -> None:
-        """Once when it begins, whatever it turns into, and once when it is over, also of an earlier run."""
+        """Report it once when it begins, whatever it turns into, and once when it is over, also for an earlier run."""
         before, self.problem = self.problem, trouble
         try:
             if trouble is None:
@@ -247,12 +247,8 @@ class Watchdog:
             log.warning("watchdog: %s answers again, and all is checked", self._jobs.address)
 
 
-def _needs_healing(case: JudgedAttempt) -> bool:
-    return not case.is_healthy and not case.is_unknown
-
-
 def connect(url: str, deadline_seconds: float = DEADLINE_SECONDS) -> RedisJobQueue:
-    """The queue world at this address; nothing is asked yet. Raises BadRedisUrl."""
+    """The queue at this address; does not connect yet. Raises BadRedisUrl."""
     return RedisJobQueue(RedisConnection(url, deadline_seconds))
 
 
@@ -299,7 +295,7 @@ class RedisWatch:
         self._is_unrouted_check_off = settings.active_projects is None
 
     async def run(self) -> None:
-        """Watch until cancelled; then let go of Redis."""
+        """Watch until cancelled; then close the connection."""
         if self._is_unrouted_check_off:
             log.info("watchdog: nobody said which projects are served, so message_unrouted is off")
         try:
@@ -308,36 +304,34 @@ class RedisWatch:
             await self.close()
 
     async def check(self) -> Cycle:
-        """One cycle."""
         return await self._watchdog.check()
 
     async def release(
         self, session_id: str, *, work: str | None = None, happened: bool = False
     ) -> str | None:
-        """Revive a held session because a person approved it; what was done, None if it is not active."""
+        """Revive a held session because a person approved it; returns the action, None if it is not active."""
         return await self._watchdog.release(session_id, work=work, happened=happened)
 
     async def give_up(self, session_id: str, by: str, *, work: str | None = None) -> str | None:
-        """End a held session's attempt because a person gave it up; what was done, None if it is not active."""
+        """End a held session's attempt because a person gave it up; returns the action, None if it is not active."""
         return await self._watchdog.give_up(session_id, by, work=work)
 
     async def waits(self, session_id: str) -> str | None:
-        """What a session that runs waits for, in words; empty if for nothing, None if it does not run."""
+        """What a running session waits for, in words; empty if for nothing, None if it does not run."""
         return await self._watchdog.waits(session_id)
 
     @property
     def problem(self) -> str | None:
-        """Why the last look came to nothing, for `wakeful status`."""
+        """Why the last cycle failed, for `wakeful status`."""
         return self._watchdog.problem
 
     @property
     def cycle_seconds(self) -> Histogram:
-        """How long cycles took."""
         return self._watchdog.cycle_seconds
 
     @property
     def failed_cycles(self) -> int:
-        """How many of them could not look, or not to the end."""
+        """How many cycles failed or did not finish."""
         return self._watchdog.failed_cycles
 
     async def close(self) -> None:

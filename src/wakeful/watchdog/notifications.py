@@ -15,12 +15,12 @@ from wakeful.alerts.notifier import Notifier
 from wakeful.core.clock import iso
 from wakeful.core.ids import SessionId
 from wakeful.incidents.critical_event import CriticalEventKind
-from wakeful.incidents.model import Cause, Incident, Member, MemberStatus, Origin, cause_text
+from wakeful.incidents.model import Cause, Incident, MemberStatus, Origin, cause_text
 from wakeful.incidents.service import Incidents
 from wakeful.watchdog.callbacks import Callback, CallbackRunner
 from wakeful.watchdog.judging import JudgedAttempt
 
-# So many sessions of one project that are in trouble at one look have one cause: their worker, most likely.
+# So many sessions of one project with a problem in one cycle have one cause: most likely their worker.
 SHARED_CAUSE_MIN: Final = 3
 CHECKPOINT_COMMAND: Final = "wakeful checkpoint show"
 EVENTS_COMMAND: Final = "wakeful events --since 1h"
@@ -35,7 +35,7 @@ _END_TEXTS: Final = {
 
 
 class QueueSessionAlert(Struct, frozen=True):
-    """News of one session; `together` is how many of its project are in trouble at the same look."""
+    """An alert about one session; `together` is how many of its project have a problem in the same cycle."""
 
     session_id: SessionId
     project_key: str
@@ -47,7 +47,7 @@ class QueueSessionAlert(Struct, frozen=True):
 
 
 class QueueEpisode(Struct, frozen=True):
-    """A trouble of a whole project's queue, and since when it lasts."""
+    """A problem of a whole project's queue, and since when it lasts."""
 
     happening: CriticalEventKind
     project_key: str
@@ -58,40 +58,39 @@ class QueueEpisode(Struct, frozen=True):
         return f"{self.happening}/{self.project_key}"
 
     def end_text(self) -> str:
-        """That it is over."""
         what, because = _END_TEXTS[self.happening]
         return resolved_text(f"{self.project_key}: {what}", iso(self.since), because=because)
 
 
 class WatchdogNotifier(Protocol):
-    """Reports to the operator of the queue."""
-
     async def notify_session(self, alert: QueueSessionAlert) -> None:
         """Hears of one session."""
 
     async def on_cycle(self, in_trouble: Collection[str], well: Collection[str]) -> None:
-        """Hears after each look who is in trouble, being revived or unknown, and who was seen well or ended well.
+        """After each cycle: the sessions with a problem, being revived or unknown, and those that are well or
+        ended well.
 
-        For all others it is over, too: they are not in the queue any more, and how they ended was not seen.
+        All others are over, too: they left the queue, and their end was not seen.
         """
 
     async def notify_queue(self, episode: QueueEpisode, body: AlertBody) -> str:
-        """Hears of a queue that does not move; what came of telling, in words."""
+        """Report a queue that does not move; returns the result in words."""
 
     async def resolve_queues(self, lasting: Collection[str], ended: Collection[QueueEpisode]) -> None:
-        """Hears after each look the keys of what lasts, and what this watchdog saw end."""
+        """After each cycle: the keys of problems that last, and those that this watchdog saw end."""
 
     async def on_unreachable(self, place: str, words: str) -> None:
-        """Hears that the queue cannot be looked at."""
+        """The queue cannot be reached."""
 
     async def on_reachable(self, place: str) -> None:
-        """Hears that it can be again."""
+        """The queue can be reached again."""
 
 
 class CallbackNotifier:
-    """Implements WatchdogNotifier by a callback that takes words: of a program that has no daemon, so without its commands.
+    """Implements WatchdogNotifier by a callback that takes text, for a program without a daemon, so without
+    commands.
 
-    Of many sessions of one project in trouble at one look only the first is told, and how many they are.
+    Of many sessions of one project in one cycle, only the first is reported, with their number.
     """
 
     def __init__(self, calls: CallbackRunner, alert: Callback | None) -> None:
@@ -121,7 +120,7 @@ class CallbackNotifier:
             await self._callback_runner.call("alert", self._alert, each.end_text())
 
     async def on_unreachable(self, place: str, words: str) -> None:
-        """The program's own log says so; its alerts may well travel through the same server."""
+        """The program's own log has it; its alerts may well travel through the same server."""
 
     async def on_reachable(self, place: str) -> None:
         """As above."""
@@ -132,7 +131,7 @@ class CallbackNotifier:
 
 
 def _manual_command(alert: QueueSessionAlert) -> str:
-    """How a held session goes on: by its checkpoint where there is one, else by the program itself."""
+    """How a held session continues: by its checkpoint if there is one, else by the program itself."""
     if alert.fate is not MemberStatus.HELD:
         return ""
     is_asked = alert.news.command.startswith(CHECKPOINT_COMMAND)
@@ -142,7 +141,6 @@ def _manual_command(alert: QueueSessionAlert) -> str:
 def session_alert_body(
     case: JudgedAttempt, did: str, otherwise: str, *, place: str, command: str, together: int = 1
 ) -> AlertBody:
-    """A session's trouble in words."""
     session, findings = case.watched.session, case.verdict.findings
     what = "; ".join(finding.summary for finding in findings) or "a person asked for it"
     many = f"{together} sessions are in trouble at once, this one " if together >= SHARED_CAUSE_MIN else ""
@@ -167,7 +165,7 @@ _CAUSES: Final = frozenset({Cause.SESSION, Cause.WORKER})
 
 
 class QueueNotifier:
-    """Implements the watchdog's WatchdogNotifier. `treated` says whether the healer has a session."""
+    """Implements WatchdogNotifier. `treated` says whether the healer has a session."""
 
     def __init__(
         self,
@@ -237,20 +235,20 @@ class QueueNotifier:
             await self._incidents.update(
                 incident.with_treatment(session_id, MemberStatus.ENDED, member.words)
             )
-        # What was given up says so itself.
+        # A session that was given up has its own alert.
         left = await self._incidents.leave(session_id, "" if given_up else ended)
         for status in _SEPARATE_FATES:
             await self._notifier.resolve(_separate_key(incident, session_id, status))
         if left is None or left.is_open:
             return
-        if _any_recovered(left.members):
+        if any(each.fate is not MemberStatus.ENDED for each in left.members):
             await self._notifier.resolve_incident(left)
         else:
             # Not called resolved: its alert said that it is over for good.
             await self._notifier.resolve(left.id)
 
     def _origin(self, alert: QueueSessionAlert) -> Origin:
-        """Its own; many of one project at once have one cause, whatever it is. An episode keeps its cause."""
+        """Its own; many of one project at once share one cause. An episode keeps its cause."""
         known = self._incidents.of(alert.session_id)
         if known is not None:
             return Origin(known.cause, known.scope)
@@ -260,7 +258,6 @@ class QueueNotifier:
 
 
 def unreachable_alert_body(incident: Incident, words: str) -> AlertBody:
-    """That a queue cannot be looked at."""
     return AlertBody(
         what=cause_text(incident),
         where=words,
@@ -273,7 +270,3 @@ def unreachable_alert_body(incident: Incident, words: str) -> AlertBody:
 
 def _separate_key(incident: Incident, session_id: SessionId, status: MemberStatus) -> str:
     return f"{incident.id}/{session_id}/{status}"
-
-
-def _any_recovered(members: Collection[Member]) -> bool:
-    return any(each.fate is not MemberStatus.ENDED for each in members)

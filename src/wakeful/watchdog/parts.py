@@ -29,7 +29,7 @@ CONFIRM_SECONDS: Final = 2.0
 
 
 class WatchdogParts(Struct, frozen=True, kw_only=True):
-    """The queue, its judge, and the ways to people and to the program that is watched."""
+    """The queue, its judge, and the ways to people and to the watched program."""
 
     jobs: JobQueue
     clock: Clock
@@ -42,7 +42,7 @@ class WatchdogParts(Struct, frozen=True, kw_only=True):
 
 
 class HealingControls(Struct, frozen=True, kw_only=True):
-    """What is allowed and how fast, what people taught about a project's commands, and where issues are filed."""
+    """What is allowed and how fast, the lessons about a project's commands, and where issues are filed."""
 
     rules: Callable[[], HealingRules]
     limiter: RevivalLimiter
@@ -72,7 +72,7 @@ class CycleObserver:
 
 
 class QueueSessionsObserver(CycleObserver):
-    """Tells a daemon which sessions the queue runs: its healer leaves them alone, and they count as running."""
+    """Reports to a daemon which sessions the queue runs: its healer leaves them alone, and they count as running."""
 
     def __init__(self, situations: "SituationBuilder", supervisor: "Supervisor") -> None:
         self._situations = situations

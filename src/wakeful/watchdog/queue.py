@@ -31,7 +31,7 @@ class LogsUnreadable(WorldError):
 
 
 class QueuedSession(Struct, frozen=True):
-    """An agent session that runs. What its record does not say, or says wrongly, is None; `key` is empty without one."""
+    """A running agent session. Missing or wrong fields of its record are None; `key` is empty without a record."""
 
     key: str
     session_id: SessionId
@@ -51,14 +51,14 @@ class Job(Struct, frozen=True):
     session_id: str | None = None
     created_at: float | None = None
     chat_id: str | None = None
-    # As its record has it; popoto writes numbers.
+    # The type in its record; popoto writes numbers.
     message_id: int | str | None = None
     working_dir: str | None = None
     revival_context: str | None = None
 
 
 def work_of(job: Job | None, session_id: str) -> str:
-    """Whose budget it is: the message's, else the session's."""
+    """The owner of the budget: the message, else the session."""
     if job is None or job.chat_id is None or job.message_id is None:
         return session_id
     return f"{job.project_key}:{job.chat_id}:{job.message_id}"
@@ -80,7 +80,7 @@ class QueueAttempt(Struct, frozen=True):
 
     @property
     def began_at(self) -> float | None:
-        """When this attempt began. A revived one began with its job, whatever its session's record has kept."""
+        """When this attempt began. A revived one began with its job, whatever its session's record says."""
         started = self.session.started_at
         if self.job is None or not self.job.revival_context or self.job.created_at is None:
             return started
@@ -88,7 +88,7 @@ class QueueAttempt(Struct, frozen=True):
 
 
 class QueueSnapshot(Struct, frozen=True):
-    """The queue world at one look. `strange` says what could not be read, in words."""
+    """The queue at one time. `strange` lists what could not be read, in words."""
 
     watched: tuple[QueueAttempt, ...] = ()
     pending: tuple[Job, ...] = ()
@@ -97,7 +97,7 @@ class QueueSnapshot(Struct, frozen=True):
 
 
 class Work(Struct, frozen=True):
-    """What a person asked for, to be tried again: the original message, and what the next attempt must know."""
+    """A person's request, to be tried again: the original message, and what the next attempt must know."""
 
     project_key: str
     session_id: str
@@ -122,7 +122,7 @@ class QueueRevivalStage(StrEnum):
 
 
 class QueueRevival(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The one revival of a work: what spent its budget, kept where the budget is."""
+    """The one revival of a work: the reason its budget is spent, stored with the budget."""
 
     work: str
     session_id: SessionId
@@ -131,7 +131,7 @@ class QueueRevival(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str
     began_at: float
     stage: QueueRevivalStage
-    # The job it makes; None where another program's queue makes one.
+    # Its job; None if another program's queue makes one.
     job_id: str | None
     context: str
     # The failed job it repeats, and the session that ran it.
@@ -142,7 +142,7 @@ class QueueRevival(Struct, frozen=True, kw_only=True, omit_defaults=True):
     unwritten: bool = False
     # When its next job was first seen running.
     running_at: float | None = None
-    # Its program has ended the old attempt: what that still writes are its last words.
+    # Its program has ended the old attempt: what that still writes are its last lines.
     stopped: bool = False
 
     @property
@@ -152,7 +152,7 @@ class QueueRevival(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FenceResult(StrEnum):
-    """What a fence answered. Only after `done` anything was changed, and then all of it."""
+    """The result of a fence. Only `done` changed anything, and then everything."""
 
     DONE = "done"
     SPENT = "spent"
@@ -169,7 +169,7 @@ class PendingMessage(Struct, frozen=True):
 
 
 class NextJobState(StrEnum):
-    """What became of a revived work's next job."""
+    """The state of a revived work's next job."""
 
     MISSING = "missing"
     PENDING = "pending"
@@ -187,16 +187,16 @@ class JobQueue(Protocol):
         """Every active session, every other one that a running job has, and every pending job."""
 
     async def reread(self, attempt: QueueAttempt) -> QueueAttempt | None:
-        """The same session and job as they are now; None if it is active no more."""
+        """The same session and job now; None if it is no longer active."""
 
     async def message_text(self, attempt: QueueAttempt) -> str:
-        """The original message, as it was written."""
+        """The original message, unchanged."""
 
     async def claim(self, name: str, token: str, ttl_seconds: float) -> bool:
         """Keep other watchdogs from doing the same for a while; False if one has the claim."""
 
     async def release_claim(self, name: str, token: str) -> None:
-        """Give a claim back, if it is still ours."""
+        """Release a claim, if this watchdog still has it."""
 
     async def is_budget_spent(self, work: str) -> bool:
         """Whether this work was revived before."""
@@ -211,19 +211,19 @@ class JobQueue(Protocol):
         """Make the next job of a revival that is still as `before` says; False if it is not."""
 
     async def advance(self, before: QueueRevival, after: QueueRevival) -> bool:
-        """Keep how far a revival has come; False if it is not as `before` says any more."""
+        """Store how far a revival has come; False if it is no longer as `before` says."""
 
     async def withdraw(self, revival: QueueRevival, events: Sequence[bytes]) -> bool:
-        """Let the old attempt run again, give its budget back and owe these events, all or nothing.
+        """Let the old attempt run again, return its budget and store these events as pending, all or nothing.
 
         False if its next job was taken. An old attempt that has ended meanwhile stays ended.
         """
 
     async def last_activity(self, revival: QueueRevival) -> float | None:
-        """When the record of its session says that it did something last, unless it says that it failed."""
+        """The last activity in the record of its session, unless the record says that it failed."""
 
     async def has_other_runs(self, revival: QueueRevival) -> bool:
-        """Whether its session had a job that was made after the fenced one and taken: who did something is not known then."""
+        """Whether its session had a later job that was taken: then it is unknown which job did something."""
 
     async def open_revivals(self) -> Sequence[QueueRevival]:
         """Revivals whose next job was not seen to end yet, oldest first."""
@@ -232,16 +232,16 @@ class JobQueue(Protocol):
         """Whether it is open, and has come exactly this far."""
 
     async def close_revival(self, work: str) -> bool:
-        """Nothing more is expected of it; False if that was said before. Its budget stays spent."""
+        """Nothing more is expected of it; False if it was closed before. Its budget stays spent."""
 
     async def next_job_state(self, revival: QueueRevival) -> NextJobState:
         """What became of the next job."""
 
     async def mark_once(self, name: str) -> bool:
-        """True for the first who asks within a week."""
+        """True for the first caller within a week."""
 
     async def episodes(self) -> dict[str, str]:
-        """What lasts, by name, with the words kept of it."""
+        """The lasting episodes, by name, with their stored words."""
 
     async def begin_episode(self, name: str, words: str) -> bool:
         """Begin an episode; False if it lasts already, which stays as it is."""
@@ -256,7 +256,7 @@ class JobQueue(Protocol):
         """Keep a message for later."""
 
     async def take_messages(self) -> Sequence[PendingMessage]:
-        """Messages to try again. One that is taken is taken by one watchdog only."""
+        """Messages to try again. Only one watchdog gets each."""
 
     async def store_event(self, event: bytes) -> None:
         """Keep an event that the log did not take."""
@@ -272,22 +272,24 @@ class JobQueue(Protocol):
 
 
 class LogReading(Struct, frozen=True):
-    """What is new in one log. `reset`: it was replaced, and these are its first events."""
+    """The new part of one log. `reset`: it was replaced, and these are its first events."""
 
     events: Sequence[Event]
     reset: bool = False
 
 
 class QueueSessionFiles(Protocol):
-    """What this host has of such sessions. Asked as callbacks are, plain or async and with a deadline: files may hang."""
+    """Files of such sessions on this host. Called like callbacks, plain or async and with a deadline: files may
+    hang.
+    """
 
     def read(
         self, session_ids: Sequence[SessionId]
     ) -> dict[SessionId, LogReading] | Awaitable[dict[SessionId, LogReading]]:
-        """What is new in their logs since the last look; those without a readable one are left out."""
+        """The new entries of their logs since the last read; sessions without a readable log are left out."""
 
     def forget(self, kept: Collection[SessionId]) -> None:
-        """Drop what is remembered of every other session; asked about again, they are read from their start."""
+        """Forget all other sessions; later they are read from their start."""
 
     def is_folder_gone(self, path: str) -> bool | Awaitable[bool]:
-        """Whether there surely is no such folder; a doubt is a no."""
+        """Whether there surely is no such folder; False in doubt."""

@@ -37,7 +37,7 @@ log = logging.getLogger("wakeful.watchdog")
 
 
 class QueueWatch:
-    """Looks at the pending jobs of a snapshot."""
+    """Checks the pending jobs of a snapshot."""
 
     def __init__(self, parts: WatchdogParts, settings: WatchSettings) -> None:
         self._jobs = parts.jobs
@@ -52,13 +52,13 @@ class QueueWatch:
         self._confirm_seconds = settings.confirm_seconds
 
     async def check(self, snapshot: QueueSnapshot, episodes: Mapping[str, str]) -> None:
-        """Tell what began, and let what is over be told again."""
+        """Report new problems, and forget those that are over."""
         stalled = self._stalled_jobs(snapshot)
         if stalled.keys() - {name.removeprefix(_STALLED) for name in episodes if name.startswith(_STALLED)}:
             await self._clock.sleep(self._confirm_seconds)
             again = self._stalled_jobs(await self._jobs.snapshot())
             stalled = {project: again[project] for project in stalled if project in again}
-        unrouted = self._unrouted_jobs(snapshot)
+        unrouted = _by_project(job for job in snapshot.pending if not self._serves(job.project_key))
         for project, waiting in stalled.items():
             await self._report_once(
                 _STALLED + project, waiting, partial(self._report_stalled, waiting=waiting)
@@ -79,16 +79,13 @@ class QueueWatch:
         late = {job.project_key for job in served if job.created_at is not None and job.created_at < oldest}
         return _by_project(job for job in served if job.project_key in late)
 
-    def _unrouted_jobs(self, snapshot: QueueSnapshot) -> dict[str, list[Job]]:
-        return _by_project(job for job in snapshot.pending if not self._serves(job.project_key))
-
     def _serves(self, project: str) -> bool:
         return self._active_projects is None or project in self._active_projects
 
     async def _report_once(
         self, name: str, waiting: list[Job], tell: Callable[[QueueEpisode], Awaitable[None]]
     ) -> None:
-        """Tell of an episode once, whichever watchdog does: it is marked as told only after all were told."""
+        """Report an episode once among all watchdogs: it is marked only after everything was sent."""
         if await self._is_reported(name):
             return
         token = uuid4().hex
@@ -122,7 +119,7 @@ class QueueWatch:
         await self._write_event(CriticalEventKind.QUEUE_STALLED, project, waiting, filing, outcome)
 
     async def _start_worker_once(self, project: str) -> CallbackResult:
-        """A worker is asked for once for as long as the queue stalls, however often we are ended meanwhile."""
+        """Ask for a worker once for as long as the queue stalls, even over restarts."""
         if self._start_worker is not None and not await self._jobs.begin_episode(_WORKER + project, "called"):
             return CallbackResult(CallbackOutcome.LATE, "start_worker was called before")
         return await self._callback_runner.call("start_worker", self._start_worker, project)
@@ -137,7 +134,7 @@ class QueueWatch:
         )
 
     async def _notify(self, episode: QueueEpisode, body: AlertBody) -> str:
-        """What came of telling it; what fails there stops nothing."""
+        """The result of the alert; a failure there stops nothing."""
         try:
             return await self._notifier.notify_queue(episode, body)
         except WorldError as problem:
@@ -184,12 +181,10 @@ class QueueWatch:
 
 
 def stalled_alert_body(episode: QueueEpisode, words: str, place: str, did: str) -> AlertBody:
-    """That work waits and no worker takes it."""
     return _alert_body(episode, words, place, did, "it waits until a worker of this project runs")
 
 
 def unrouted_alert_body(episode: QueueEpisode, words: str, place: str) -> AlertBody:
-    """That messages wait for a worker that does not exist."""
     return _alert_body(
         episode, words, place, "nothing: who serves it is for you to say", "nobody answers there"
     )
@@ -207,7 +202,7 @@ def _alert_body(episode: QueueEpisode, words: str, place: str, did: str, otherwi
 
 
 def _parse_episode(name: str, since: str, now: float) -> QueueEpisode:
-    """By the name it has in the queue's world; another version may have kept no time with it."""
+    """From its name in the queue; another version may have stored no time with it."""
     prefix, _, project = name.partition(":")
     kind = CriticalEventKind.QUEUE_STALLED if f"{prefix}:" == _STALLED else CriticalEventKind.MESSAGE_UNROUTED
     try:

@@ -36,7 +36,7 @@ class BadRedisUrl(OperatorError):
 
 
 class RedisConnection:
-    """Implements asking. `place` is how people know it, without its password."""
+    """One connection. `place` is the address for people, without its password."""
 
     def __init__(self, url: str, deadline_seconds: float = DEADLINE_SECONDS) -> None:
         self.address = _address_of(url)
@@ -44,7 +44,7 @@ class RedisConnection:
         try:
             self._client = Redis.from_url(
                 url,
-                # The deadline is ours: before Python 3.12 the client's own may lose a cancellation.
+                # Wakeful sets the deadline: before Python 3.12 the client's own may lose a cancellation.
                 socket_timeout=None,
                 socket_connect_timeout=min(CONNECT_SECONDS, deadline_seconds),
                 retry=Retry(NoBackoff(), 0),
@@ -54,7 +54,7 @@ class RedisConnection:
             raise BadRedisUrl(shown=self.address) from problem
 
     async def check_reachable(self) -> None:
-        """See that it answers. A connection that it closed meanwhile is opened again. Raises JobsUnreachable."""
+        """Check that it answers. A connection that it closed meanwhile is opened again. Raises JobsUnreachable."""
         try:
             await self.execute("PING")
         except JobsUnreachable as problem:
@@ -71,7 +71,7 @@ class RedisConnection:
         return answer
 
     async def execute_all(self, commands: Iterable[Sequence[RedisValue]]) -> list[Any]:
-        """The answers to many; what one of them was refused for stands in its place. Raises JobsUnreachable."""
+        """The answers to many commands; a refused command has its error as its answer. Raises JobsUnreachable."""
         asked, answers = list(commands), []
         for at in range(0, len(asked), BATCH_COMMANDS_MAX):
             answers += await self._execute_batch(asked[at : at + BATCH_COMMANDS_MAX])
@@ -80,7 +80,7 @@ class RedisConnection:
     async def run_script(
         self, script: str, keys: Sequence[RedisValue], arguments: Sequence[RedisValue] = ()
     ) -> str:
-        """What a script answers, in words. Raises JobsUnreachable: then it may have run."""
+        """The answer of a script, in words. Raises JobsUnreachable: then it may have run."""
         name = sha1(script.encode(), usedforsecurity=False).hexdigest()
         answer = (await self.execute_all([("EVALSHA", name, len(keys), *keys, *arguments)]))[0]
         if isinstance(answer, NoScriptError):  # Redis was restarted, or never saw it
@@ -125,7 +125,7 @@ def _is_refusal_of_all(answer: object) -> bool:
 
 
 def _address_of(url: str) -> str:
-    """Where it is, without who asks."""
+    """The address without credentials."""
     try:
         parts = urlsplit(url)
         where = (

@@ -65,9 +65,9 @@ RELEASE_CLAIM: Final = (_HERE / "yield.lua").read_text("utf-8")
 
 # Redis takes whole seconds.
 _BUDGET_SECONDS: Final = int(BUDGET_SECONDS)
-# The oldest are looked at first, and a revived job is among them: what came after it is another message.
+# The oldest come first, and a revived job is among them: a later job is another message.
 JOBS_SINCE_MAX: Final = 500
-# A log that is back takes them in one go; whatever is left comes with the next cycle.
+# A log that is back takes them at once; the rest comes with the next cycle.
 PENDING_EVENTS_AT_ONCE_MAX: Final = 1000
 # A fence moves the record of the attempt it fences, and frees the name that an earlier failed one still has.
 FENCED_STATUSES: Final = frozenset({"active", "failed"})
@@ -90,7 +90,7 @@ class RecordStrange(JobsUnreachable):
 
 
 class RedisJobQueue:
-    """Implements watchdog.queue.Jobs."""
+    """Implements watchdog.queue.JobQueue."""
 
     def __init__(self, connection: RedisConnection) -> None:
         self._connection = connection
@@ -163,7 +163,7 @@ class RedisJobQueue:
         except RecordStrange:
             raise
         except JobsUnreachable:
-            # Its answer may be what was lost. Only we can have written this revival.
+            # Its answer may be lost. Only this watchdog can have written this revival.
             if await self._connection.execute("GET", _budget(revival.work)) == _encode(revival):
                 return FenceResult.DONE
             raise
@@ -324,20 +324,17 @@ class RedisJobQueue:
         return await self._without_stale_active([each for each in sessions if each is not None])
 
     async def _unrecorded_attempts(self, jobs: Sequence[Job], strange: list[str]) -> list[QueueAttempt]:
-        """Running jobs whose session no record calls active: a worker may keep its own account of what it runs.
+        """Running jobs whose session no record calls active: a worker may keep its own account.
 
-        A record that was saved as ended since its job was made says that it ended.
+        A record that was saved as ended after its job was made means that it ended.
         """
-        seen_at = await self._first_seen_at(jobs)
-        sessions = [(job, await self._session_of(job, seen_at[job.key], strange)) for job in jobs]
-        return [QueueAttempt(session, job) for job, session in sessions if session is not None]
-
-    async def _first_seen_at(self, jobs: Sequence[Job]) -> dict[str, float]:
-        """When each of these jobs was first seen running, by whichever watchdog."""
+        # When each of these jobs was first seen running, by any watchdog.
         now = self._clock.now().wall
         await self._connection.execute_all(("HSETNX", RUNNING_JOBS, _raw(job.key), repr(now)) for job in jobs)
         kept = await self._connection.execute_all(("HGET", RUNNING_JOBS, _raw(job.key)) for job in jobs)
-        return {job.key: _wall(seen, now) for job, seen in zip(jobs, kept, strict=True)}
+        seen_at = {job.key: _wall(seen, now) for job, seen in zip(jobs, kept, strict=True)}
+        sessions = [(job, await self._session_of(job, seen_at[job.key], strange)) for job in jobs]
+        return [QueueAttempt(session, job) for job, session in sessions if session is not None]
 
     async def _forget_ended_jobs(self, running: Sequence[Job]) -> None:
         over = set(await self._connection.execute("HKEYS", RUNNING_JOBS)) - {_raw(job.key) for job in running}
@@ -345,11 +342,11 @@ class RedisJobQueue:
             await self._connection.execute("HDEL", RUNNING_JOBS, *over)
 
     async def _session_of(self, job: Job, seen_at: float, strange: list[str]) -> QueuedSession | None:
-        """What the newest record says of a job's attempt; None if that ended, or cannot be acted on."""
+        """The newest record of a job's attempt; None if that ended, or cannot be acted on."""
         keys = [session_key(job.project_key, job.session_id or "", status) for status in SESSION_STATUSES]
         records = await self._hashes(keys, SESSION_FIELDS, strange)
         found = [session_of(key, fields, strange) for key, fields in records]
-        # Of two that are as new the one that says more is believed: a late save leaves an active one behind.
+        # Of two equally new records the more complete one counts: a late save leaves an active one behind.
         newest = max(filter(None, reversed(found)), key=lambda each: each.last_activity or 0.0, default=None)
         if newest is not None and (newest.last_activity or 0.0) >= (job.created_at or 0.0):
             return newest if _is_active(newest.key) else None
@@ -357,13 +354,13 @@ class RedisJobQueue:
         if known is None:
             return None
         if job.revival_context:
-            # It began with its job, and has to show something from when it runs.
+            # It began with its job, and must show activity from the time it runs.
             return replace(known, started_at=None, last_activity=seen_at)
-        # What an earlier attempt did says nothing about this one, nor does what was logged while its job waited.
+        # Activity of an earlier attempt, or while its job waited, says nothing about this one.
         return replace(known, started_at=seen_at, last_activity=None)
 
     async def _without_stale_active(self, sessions: Sequence[QueuedSession]) -> list[QueuedSession]:
-        """Without those of which a record with another status is as new: a late save leaves both behind."""
+        """Without those that have an equally new record with another status: a late save leaves both behind."""
         others = SESSION_STATUSES[1:]
         asked = [
             ("HGET", _raw(parts.with_status(status)), "last_activity")
@@ -397,7 +394,7 @@ class RedisJobQueue:
         return [job for job, later in zip(jobs, moved_on, strict=True) if later == 0]
 
     async def _statuses_of(self, revival: QueueRevival) -> list[str]:
-        """Of the job that was made for it, while it has the name it was made under."""
+        """The status of the job that was made for it, while it has its original name."""
         failed = parse_key(revival.failed_key)
         if failed is None or revival.job_id is None:
             return []
@@ -406,7 +403,9 @@ class RedisJobQueue:
         return [status for status, is_there in zip(JOB_STATUSES, there, strict=True) if is_there == 1]
 
     async def _statuses_since(self, revival: QueueRevival) -> list[str]:
-        """Of the jobs that were made for this work since it was fenced: a worker may save the one it takes as another."""
+        """The status of jobs made for this work since it was fenced: a worker may save the one it takes under
+        another name.
+        """
         failed = parse_key(revival.failed_key)
         if failed is None:
             return []
@@ -415,7 +414,7 @@ class RedisJobQueue:
         return [parts.status for parts in keys_of_it if parts is not None and parts.first != failed.first]
 
     async def _jobs_since(self, project: str, at: float) -> list[Job]:
-        """The jobs of a project, as its keys name it, that were made at this moment or later."""
+        """The jobs of a project, as its keys name it, that were made at this time or later."""
         name = f"$SortF:RedisJob:created_at:{project}"
         asked = ("ZRANGEBYSCORE", name, repr(at), "+inf", "LIMIT", 0, JOBS_SINCE_MAX)
         (keys,) = await self._connection.execute_all([asked])
@@ -425,7 +424,7 @@ class RedisJobQueue:
         return [job for key, fields in hashes if (job := job_of(key, fields, [])) is not None]
 
     async def _state_by_session(self, revival: QueueRevival) -> NextJobState:
-        """The job we made is gone: the worker that removed it also saved what its session did since."""
+        """The job is gone: the worker that removed it also saved what its session did since."""
         parts = parse_key(revival.session_key)
         if parts is None or revival.job_id is None or revival.stage is QueueRevivalStage.FENCED:
             return NextJobState.MISSING
@@ -455,7 +454,7 @@ def _without_record(job: Job, strange: list[str]) -> QueuedSession | None:
 
 
 def _record_to_fence(attempt: QueueAttempt) -> bytes:
-    """The record that a fence moves; empty where that of another attempt is all there is."""
+    """The record that a fence moves; empty if only another attempt has one."""
     parts = parse_key(attempt.session.key)
     return _raw(attempt.session.key) if parts is not None and parts.status in FENCED_STATUSES else b""
 
@@ -472,7 +471,7 @@ def _by_session(running: Sequence[Job]) -> dict[str, Job]:
 
 
 def _is_of(revival: QueueRevival, job: Job) -> bool:
-    """Another program's queue may not have kept which message it is about."""
+    """Another program's queue may not have stored the message id."""
     if job.message_id is None:
         return job.session_id == revival.session_id
     return work_of(job, job.session_id or "") == revival.work
@@ -522,7 +521,7 @@ _OWNER: Final = "filed"
 
 
 class QueueIssueLedger:
-    """Implements integrations.github.Ledger."""
+    """Implements integrations.github.IssueLedger."""
 
     def __init__(self, jobs: JobQueue) -> None:
         self._jobs = jobs

@@ -30,14 +30,14 @@ JOB_FIELDS: Final = (
 )  # fmt: skip
 NOT_FAILED_STATUSES: Final = ("active", "dormant", "completed")
 SESSION_STATUSES: Final = (*NOT_FAILED_STATUSES, "failed")
-# A job only ever moves on: of two records the further one is the newer.
+# A job only moves forward: of two records the further one is the newer.
 JOB_STATUSES: Final = ("pending", "running", "completed", "failed")
 _COLON: Final = "{&#58;}"
 _ESCAPED: Final = frozenset("/'?*^[]-{")
 
 
 class KeyParts(Struct, frozen=True):
-    """A record's key: its model, its two other key fields as they stand there, and its status."""
+    """A record's key: its model, its two other key fields as written, and its status."""
 
     model: str
     first: str
@@ -65,7 +65,7 @@ def escape_field(field: str) -> str:
 
 
 def unescape_field(part: str) -> str:
-    """A part of a key as its field says it: a slash stands before what Redis' patterns would take for theirs."""
+    """A part of a key as its field: a slash precedes characters that Redis patterns would interpret."""
     out, at = [], 0
     while at < len(part):
         if part[at] == "/" and part[at + 1 : at + 2] in _ESCAPED and at + 1 < len(part):
@@ -119,7 +119,7 @@ def session_of(key: str, fields: Sequence[object], strange: list[str]) -> Queued
 
 
 def job_of(key: str, fields: Sequence[object], strange: list[str]) -> Job | None:
-    """The job of a record with JOB_FIELDS; None, and told, if it is none."""
+    """The job of a record with JOB_FIELDS; None, and reported, if it is none."""
     values = _Values(key, dict(zip(JOB_FIELDS, fields, strict=True)), strange)
     parts = parse_key(key)
     if parts is None or all(field is None for field in fields):
@@ -139,7 +139,7 @@ def job_of(key: str, fields: Sequence[object], strange: list[str]) -> Job | None
 
 
 class _Values:
-    """The fields of one record, by what they should be."""
+    """The fields of one record, by their expected type."""
 
     def __init__(self, key: str, fields: dict[str, object], strange: list[str]) -> None:
         self._key = key
@@ -147,7 +147,7 @@ class _Values:
         self._strange = strange
 
     def text(self, name: str) -> str | None:
-        """Numbers are fine too: chats and messages have some."""
+        """Numbers are accepted too: chats and messages have some."""
         value = self._value(name)
         if value is None or value == "":
             return None

@@ -18,7 +18,7 @@ from wakeful.effects.rules import Effect
 from wakeful.healing.case import CALLS_FILED_MAX, CALLS_HAPPENED, REMOTE_CALLS_NAMED_MAX
 from wakeful.healing.plan import ACTING_STEPS, CaseHistory, HealingRules, HealingStep, Situation, plan
 from wakeful.judging import events as e
-from wakeful.judging.activity import Activity, OpenCall, fold
+from wakeful.judging.activity import Activity, fold
 from wakeful.judging.findings import FindingCode, Verdict
 from wakeful.judging.interrupted_calls import InterruptedCall, classify
 from wakeful.judging.wording import format_length, format_time_of_day, quote
@@ -39,8 +39,6 @@ MAY_HAVE_RUN: Final = "Each may have run whole, in part or not at all: check bef
 
 
 class QueueAction(StrEnum):
-    """What is done about an attempt."""
-
     NOTHING = "nothing"
     NOTIFY = "notify"
     HOLD = "hold"
@@ -49,7 +47,7 @@ class QueueAction(StrEnum):
 
 
 class QueueDecision(Struct, frozen=True):
-    """What to do and why. `told` is what the chat hears while the work waits."""
+    """The action and its reason. `told` is the text for the chat while the work waits."""
 
     action: QueueAction
     reason: str
@@ -57,18 +55,17 @@ class QueueDecision(Struct, frozen=True):
 
 
 class AttemptLog(Struct):
-    """What the log of one attempt told: folded for judging, and the calls a person or the next attempt is shown."""
+    """The log of one attempt: folded for judging, and the calls to show to a person or the next attempt."""
 
     activity: Activity = field(default_factory=Activity)
-    # When, which tool, what about, and how it ended.
+    # Time, tool, subject, result.
     recent: deque[tuple[str, str, str, str]] = field(default_factory=lambda: deque(maxlen=CALLS_FILED_MAX))
-    # Calls that came back and changed something elsewhere.
+    # Returned calls with a remote effect.
     remote: deque[str] = field(default_factory=lambda: deque(maxlen=REMOTE_CALLS_NAMED_MAX))
     entries: int = 0
 
 
 def fold_log_event(log: AttemptLog, event: e.Event, at: Instant) -> None:
-    """Take one event of the log into account."""
     if not isinstance(event, e.CallEnded):
         log.entries += isinstance(event, e.CallStarted)
         fold(log.activity, event, at)
@@ -77,18 +74,15 @@ def fold_log_event(log: AttemptLog, event: e.Event, at: Instant) -> None:
     before = dict(log.activity.calls)
     fold(log.activity, event, at)
     for name in before.keys() - log.activity.calls.keys():
-        _on_call_ended(log, before[name], event)
-
-
-def _on_call_ended(log: AttemptLog, call: OpenCall, event: e.CallEnded) -> None:
-    about = _call_summary(call.tool, call.input)
-    log.recent.append((iso(call.since.wall), call.tool, about, "error" if event.is_error else "ok"))
-    if classify(call.tool, call.input).effect is Effect.REMOTE:
-        log.remote.append(f"{call.tool} {about}")
+        call = before[name]
+        about = _call_summary(call.tool, call.input)
+        log.recent.append((iso(call.since.wall), call.tool, about, "error" if event.is_error else "ok"))
+        if classify(call.tool, call.input).effect is Effect.REMOTE:
+            log.remote.append(f"{call.tool} {about}")
 
 
 def last_calls(log: AttemptLog) -> tuple[tuple[str, str, str, str], ...]:
-    """The newest calls, those still open at the end."""
+    """The newest calls, open ones last."""
     still_open = [
         (iso(call.since.wall), call.tool, _call_summary(call.tool, call.input), "no answer")
         for call in log.activity.calls.values()
@@ -111,13 +105,13 @@ def choose(
     rules: HealingRules,
     now: Instant,
 ) -> QueueDecision:
-    """What to do about an attempt in trouble. Never acts."""
+    """The action for an attempt with a problem. Never acts."""
     if not verdict.findings:
         return QueueDecision(QueueAction.NOTHING, "nothing is wrong")
     situation = _situation(verdict, activity, None if spent else _worst_effect(interrupted), now)
-    # A folder that is gone asks for a person, who needs to know at once.
+    # A missing folder needs a person at once.
     situation = replace(situation, breaker_seconds=0.0 if folder_gone else breaker_seconds)
-    # A queue carries no words to an agent at work, so it counts as told; and the trouble was confirmed by a second look.
+    # A queue cannot prompt a working agent, so it counts as prompted; and a second check confirmed the problem.
     history = CaseHistory(revivals=int(spent), steered_seconds_ago=rules.steer_seconds)
     decision = plan(situation, history, rules)
     if decision.step is HealingStep.HOLD:
@@ -148,7 +142,7 @@ def _situation(verdict: Verdict, activity: Activity, effect: Effect | None, now:
 
 
 def _code(verdict: Verdict) -> FindingCode:
-    """The first finding names the trouble."""
+    """The first finding names the problem."""
     return verdict.findings[0].code
 
 

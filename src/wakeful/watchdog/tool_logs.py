@@ -16,16 +16,16 @@ _Logs = dict[SessionId, tuple[LogFile, ToolUseReader]]
 
 
 class ToolLogFiles:
-    """Implements watchdog.queue.Ground for `<root>/<session id>/tool_use.jsonl`."""
+    """Implements watchdog.queue.QueueSessionFiles for `<root>/<session id>/tool_use.jsonl`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._logs: _Logs = {}
 
     def read(self, session_ids: Sequence[SessionId]) -> dict[SessionId, LogReading]:
-        # Resolved at each look: the folder may appear, or be moved, while we watch.
+        # Resolved at each read: the folder may appear, or be moved, meanwhile.
         root = os.path.realpath(self._root)
-        # Should this look be given up on, what it still remembers is not what the next one goes by.
+        # If this read is abandoned, the next one must not use what it still stores.
         logs = self._logs
         found = {each: _new_events(logs, each, root) for each in session_ids}
         return {each: reading for each, reading in found.items() if reading is not None}

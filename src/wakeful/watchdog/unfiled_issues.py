@@ -29,7 +29,7 @@ log = logging.getLogger("wakeful.watchdog")
 
 
 class QueueIssueFallback(CycleObserver):
-    """Implements IssueTracker. `tell` gets the words; that it is told once is kept where the queue is."""
+    """Implements IssueTracker. `tell` gets the text; the queue stores that it was sent once."""
 
     def __init__(
         self, tracker: IssueTracker, jobs: JobQueue, clock: Clock, tell: Callable[[str], Awaitable[object]]
@@ -42,22 +42,19 @@ class QueueIssueFallback(CycleObserver):
     async def file(self, report: IssueReport) -> FilingResult:
         filing = await self._issue_tracker.file(report)
         if filing.url is None:
-            await self._store_report(report)
+            # Keep it for later, unless too many wait: project names may come from outside.
+            name = f"{UNFILED_PREFIX}{report.project}"
+            owed = {each for each in await self._jobs.episodes() if each.startswith(UNFILED_PREFIX)}
+            if name in owed or len(owed) < UNFILED_MAX:
+                await self._jobs.set_episode(name, _encode(report).decode())
             await self._on_failure(filing.words)
         else:
             await self._jobs.end_episode(f"{UNFILED_PREFIX}{report.project}")
             await self._on_success()
         return filing
 
-    async def _store_report(self, report: IssueReport) -> None:
-        """For later, unless so many wait already: their projects' names may be anybody's choice."""
-        name = f"{UNFILED_PREFIX}{report.project}"
-        owed = {each for each in await self._jobs.episodes() if each.startswith(UNFILED_PREFIX)}
-        if name in owed or len(owed) < UNFILED_MAX:
-            await self._jobs.set_episode(name, _encode(report).decode())
-
     async def after_cycle(self) -> None:
-        """File what was not taken before, by whichever watchdog."""
+        """File reports that any watchdog could not file before."""
         for name, kept in (await self._jobs.episodes()).items():
             if name.startswith(UNFILED_PREFIX):
                 await self._file_stored(name, kept)

@@ -30,7 +30,7 @@ from wakeful.watchdog.parts import WatchdogParts
 from wakeful.watchdog.queue import NextJobState, QueueRevival, QueueRevivalStage
 from wakeful.watchdog.rules import FAILURE_MESSAGE
 
-# A worker that was told of a job takes it within this time, or it was never told.
+# A worker that was notified of a job takes it within this time, or the notification was lost.
 REVIVED_SECONDS_MAX: Final = 600.0
 RevivalHandler = Callable[[QueueRevival], Awaitable[None]]
 UNWRITTEN_OUTCOME: Final = "unverified: this could not be written down when it was done; not yet seen running"
@@ -39,14 +39,16 @@ log = logging.getLogger("wakeful.watchdog")
 
 
 class VerifiedRevivals(Struct, frozen=True):
-    """The sessions whose next job was not seen to work yet; those whose next job ended well, or who went on without it."""
+    """Sessions whose next job was not seen to work yet; and those whose next job ended well, or that continued
+    without it.
+    """
 
     reviving: set[SessionId]
     recovered: set[SessionId]
 
 
 class RevivalVerifier:
-    """Looks at every revival that is still open, once a cycle."""
+    """Checks every open revival, once a cycle."""
 
     def __init__(self, parts: WatchdogParts, rules: Callable[[], HealingRules]) -> None:
         self._jobs = parts.jobs
@@ -58,7 +60,6 @@ class RevivalVerifier:
         self._rules = rules
 
     async def verify(self, judged: Collection[JudgedAttempt]) -> VerifiedRevivals:
-        """Look what became of earlier revivals."""
         cases = {each.watched.session.session_id: each for each in judged}
         settled = set()
         for revival in await self._jobs.open_revivals():
@@ -77,14 +78,14 @@ class RevivalVerifier:
     async def _next_handler(
         self, revival: QueueRevival, turn: NextJobState, case: JudgedAttempt | None
     ) -> RevivalHandler | None:
-        """What follows from the turn its next job has taken; None while nothing does."""
+        """The handler for the state of its next job; None while nothing follows."""
         age_seconds = self._clock.now().wall - revival.began_at
         if turn is NextJobState.FAILED:
             return self._on_failed
         if revival.stage is QueueRevivalStage.RUNNING:
             return self._close if turn in (NextJobState.COMPLETED, NextJobState.MISSING) else None
         if turn is NextJobState.RUNNING:
-            # A job that runs is not yet a session that works, and what was written before may be the old attempt's.
+            # A running job is not yet a working session, and earlier entries may be the old attempt's.
             if revival.running_at is None:
                 return self._on_running
             return (
@@ -99,17 +100,17 @@ class RevivalVerifier:
         return self._on_missing if age_seconds > REVIVED_SECONDS_MAX else None
 
     async def _is_continuing(self, revival: QueueRevival) -> bool:
-        """Whether the attempt that was given up still works; its next job still waits."""
+        """Whether the abandoned attempt still works while its next job waits."""
         if revival.job_id is None or revival.stage is not QueueRevivalStage.ENQUEUED or revival.stopped:
             return False
         seen = await self._jobs.last_activity(revival), await self._judge.last_logged_at(revival.session_id)
         if all(at is None or at <= revival.began_at for at in seen):
             return False
-        # Asked last: what was seen may come from another run that has ended.
+        # Checked last: the activity may come from another run that has ended.
         return not await self._jobs.has_other_runs(revival)
 
     async def _run_claimed(self, revival: QueueRevival, settle: RevivalHandler | None) -> None:
-        """Unless another watchdog or a healing is at it, or was since we looked."""
+        """Unless another watchdog or a healing has it, or had it since the check."""
         token = uuid4().hex
         if not await self._jobs.claim(revival.work, token, CLAIM_SECONDS):
             return
@@ -122,7 +123,7 @@ class RevivalVerifier:
             await self._jobs.release_claim(revival.work, token)
 
     async def _write_if_missing(self, revival: QueueRevival) -> QueueRevival:
-        """What it was about, if the watchdog that resumed it ended before that was written."""
+        """Write its events, if the watchdog that revived it was killed before."""
         if not revival.unwritten:
             return revival
         action = ActionTaken.REVIVAL_ATTEMPTED
@@ -159,12 +160,12 @@ class RevivalVerifier:
         await self._jobs.close_revival(revival.work)
 
     async def _enqueue(self, revival: QueueRevival) -> None:
-        """The watchdog that began it ended in between; the queue is ours, and the failed job is still there."""
+        """The watchdog that began it was killed in between; the failed job is still there."""
         await self._jobs.enqueue(revival, replace(revival, stage=QueueRevivalStage.ENQUEUED))
 
     async def _on_missing(self, revival: QueueRevival) -> None:
         if revival.stage is QueueRevivalStage.ENQUEUED and revival.job_id is None:
-            # Its queue took it and is not the one we see: nothing more will be known.
+            # Its queue took it and is another one: nothing more will be known.
             await self._close(revival)
             log.warning("watchdog: %s: its revival stays unverified", revival.session_id)
             return
@@ -174,7 +175,7 @@ class RevivalVerifier:
         await self._fail(revival, "ineffective: its next job failed")
 
     async def _fail(self, revival: QueueRevival, outcome: str) -> None:
-        """Closed last: a watchdog that is ended in between leaves it to the next one, and nothing is sent twice."""
+        """Closed last: a watchdog that is killed in between leaves it to the next one, and nothing is sent twice."""
         said = await self._chat_sender.send_once(f"failure:{revival.work}", revival.chat_id, FAILURE_MESSAGE)
         outcome = f"{outcome}; the chat: {said}"
         if await self._write_events(revival, CriticalEventKind.REVIVAL_FAILED, outcome, action_of(said)):
@@ -190,7 +191,7 @@ class RevivalVerifier:
         *,
         owed: bool = False,
     ) -> bool:
-        """One line for each finding it was about. False: the log did not take them all, and they are not owed either."""
+        """One line for each finding. False: the log did not take them all, and they are not pending either."""
         log.info("watchdog: %s: %s", revival.session_id, outcome)
         about, details = (revival.session_id, revival.project_key), {"outcome": outcome}
         return all(

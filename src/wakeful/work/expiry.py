@@ -41,9 +41,9 @@ from wakeful.judging.findings import FindingCode, State
 from wakeful.judging.wording import quote
 from wakeful.storage.base import Note, Store
 
-# Other processes claim on the same file without telling us; no lease of theirs is noticed later than this.
+# Other processes claim on the same file without notice; their leases are noticed within this time.
 CHECK_SECONDS_MAX: Final = LEASE_SECONDS
-# Between two looks: a crowd of owners that heartbeat in turn moves the next end all the time.
+# The shortest time between two checks: many owners that send heartbeats in turn move the next end all the time.
 CHECK_SECONDS_MIN: Final = 1.0
 GRACE_SECONDS: Final = LEASE_SECONDS
 
@@ -51,7 +51,7 @@ log = logging.getLogger("wakeful.expiry")
 
 
 class RunExpiry:
-    """One task that sleeps until the next lease could end. `expired` is told what has ended."""
+    """One task that sleeps until the next lease could end. `expired` gets the expired runs."""
 
     def __init__(
         self, store: Store, clock: Clock, expired: Callable[[Sequence[Run]], None] = lambda _runs: None
@@ -63,11 +63,11 @@ class RunExpiry:
         self._wall_minus_awake: float | None = None
 
     def recheck_soon(self) -> None:
-        """A lease was claimed or given back: the next end may be nearer than was known."""
+        """A lease was claimed or released: the next end may be nearer."""
         self._wakeup.set()
 
     async def run(self) -> None:
-        """Expire until cancelled. A store that refuses is asked again later."""
+        """Expire leases until cancelled. If the store refuses, try again later."""
         while True:
             if self._is_unsure():
                 await self._clock.sleep(GRACE_SECONDS)
@@ -80,35 +80,35 @@ class RunExpiry:
             self._wakeup.clear()
 
     def _is_unsure(self) -> bool:
-        """Whether heartbeats may have gone unheard: we have just started, the host slept, the clock was set."""
+        """Whether heartbeats may have been lost: the daemon just started, the host slept, or the clock was set."""
         now = self._clock.now()
         before, self._wall_minus_awake = self._wall_minus_awake, now.wall - now.awake
         return before is None or abs(self._wall_minus_awake - before) >= JUMP_SECONDS_MIN
 
     async def _expire_if_due(self) -> float:
-        """How many seconds nothing will have to be done."""
+        """Returns the seconds until the next check."""
         until = await self._store.next_expiry()
         if until is not None and until <= self._clock.now().wall:
-            self._report_expired(await self._store.expire_runs())
+            runs = await self._store.expire_runs()
+            for run in runs:
+                said = "attempt %d of %s expired: its owner was not heard of; the work is %s"
+                log.warning(said, run.attempt, run.work.id, run.work.state)
+            if runs:
+                self._on_expired(runs)
             until = await self._store.next_expiry()
         if until is None:
             return CHECK_SECONDS_MAX
         return min(max(until - self._clock.now().wall, CHECK_SECONDS_MIN), CHECK_SECONDS_MAX)
 
-    def _report_expired(self, runs: Sequence[Run]) -> None:
-        for run in runs:
-            said = "attempt %d of %s expired: its owner was not heard of; the work is %s"
-            log.warning(said, run.attempt, run.work.id, run.work.state)
-        if runs:
-            self._on_expired(runs)
 
-
-# What the name of a revival ends with; the name of what was asked for never does.
+# The name of a second task ends with this; no requested name does.
 REVIVAL_SUFFIX: Final = "-again"
 REASON: Final = AlertCode.LEASE_ENDED
-# A daemon that was killed between an expiry and its revival is back within this time, or a person has looked after it.
+# A daemon that was killed between an expiry and its revival is back within this time, or a person has taken care of
+# it.
 MISSED_SECONDS: Final = 3600.0
-# What was told of works that are not revived, so that a restart does not tell it again; by then it looks no further back.
+# Keeps which tasks were reported as not revived, so that a restart does not repeat the alert; older ones are not
+# checked again.
 NOTIFIED_KIND: Final = "work_told"
 NOTIFIED_SECONDS: Final = 86_400.0
 WORKS_AT_ONCE: Final = 500
@@ -121,7 +121,7 @@ RemoteCallsOf = Callable[[SessionId], Sequence[str] | None]
 
 
 class WorkRevival:
-    """Hears of every attempt that expired, and sees to those whose budget is spent with it."""
+    """Handles expired attempts that used up the attempts of their task."""
 
     def __init__(
         self,
@@ -144,14 +144,25 @@ class WorkRevival:
         self._waiting: asyncio.Queue[tuple[WorkItem, str]] = asyncio.Queue()
 
     def on_expired(self, runs: Sequence[Run]) -> None:
-        """These attempts ended without a word."""
         for run in runs:
             if run.work.state is WorkState.FAILED:
                 self._waiting.put_nowait((run.work, run.owner))
 
     async def run(self) -> None:
-        """See to them one after the other, until cancelled; first to those an earlier daemon had no time for."""
-        await self._restore_missed()
+        """Handle expired tasks one after the other, until cancelled; those that an earlier daemon left come first."""
+        # Recently failed tasks that were not handled: their attempt expired and there is no second task.
+        oldest = iso(self._clock.now().wall - NOTIFIED_SECONDS).encode()
+        for note in await self._store.notes(NOTIFIED_KIND):
+            if note.body < oldest:
+                await self._store.drop_note(NOTIFIED_KIND, note.key)
+        after = 0
+        while found := await self._store.works(WorkState.FAILED, after=after, limit=WORKS_AT_ONCE):
+            after = found[-1].seq
+            for work in found:
+                owner = await self._missed_owner(work)
+                if owner is not None:
+                    whole = await self._store.work(work.id)
+                    self._waiting.put_nowait((whole or work, owner))
         async with asyncio.TaskGroup() as group:
             while True:
                 work, owner = await self._waiting.get()
@@ -168,23 +179,8 @@ class WorkRevival:
         await self._clock.sleep(seconds)
         self._waiting.put_nowait((work, owner))
 
-    async def _restore_missed(self) -> None:
-        """Recently failed tasks that were not handled: their attempt expired and there is no second task."""
-        oldest = iso(self._clock.now().wall - NOTIFIED_SECONDS).encode()
-        for note in await self._store.notes(NOTIFIED_KIND):
-            if note.body < oldest:
-                await self._store.drop_note(NOTIFIED_KIND, note.key)
-        after = 0
-        while found := await self._store.works(WorkState.FAILED, after=after, limit=WORKS_AT_ONCE):
-            after = found[-1].seq
-            for work in found:
-                owner = await self._missed_owner(work)
-                if owner is not None:
-                    whole = await self._store.work(work.id)
-                    self._waiting.put_nowait((whole or work, owner))
-
     async def _missed_owner(self, work: WorkItem) -> str | None:
-        """Whose attempt expired lately, if its work can be revived and was not."""
+        """The owner of an attempt that expired lately, if its task can be revived and was not."""
         if not _is_revivable(work) or await self._store.work(_revival_id(work)) is not None:
             return None
         last = (await self._store.attempts(work.id))[-1:]
@@ -193,13 +189,13 @@ class WorkRevival:
         return next((each.owner for each in lately if each.state is AttemptState.EXPIRED), None)
 
     async def _handle_expired(self, work: WorkItem, owner: str) -> float | None:
-        """Act as the plan says, or report why not. Seconds: ask again after these."""
+        """Act as the plan says, or report why not. Returns the seconds after which to ask again, if any."""
         words = f"its worker {quote(owner)} was not heard of any more"
         calls = self._remote_calls_of(work.session_id) if work.session_id is not None else None
         decision = self._decide(work, calls)
         if decision.step in ACTING_STEPS and _is_revivable(work):
             await self._limiter.acquire()
-            # It waited for its turn: a pause may have begun.
+            # It waited for the limiter: a pause may have begun.
             decision = self._decide(work, calls)
         if decision.again_seconds is not None:
             return decision.again_seconds
@@ -216,7 +212,6 @@ class WorkRevival:
         return None
 
     def _decide(self, work: WorkItem, calls: Sequence[str] | None) -> HealingDecision:
-        """What the plan says about a task whose worker is gone."""
         failed_again = work.id.endswith(REVIVAL_SUFFIX)
         cut_off = Effect.UNKNOWN if calls is None else Effect.REMOTE if calls else None
         situation = Situation(
@@ -225,7 +220,7 @@ class WorkRevival:
             agent=ProcessState.DEAD,
             managed=True,
             for_seconds=inf,
-            # Given up whatever it did: nothing more is tried.
+            # Given up, whatever it did: nothing more is tried.
             effect=None if failed_again else cut_off,
             breaker_seconds=self._limiter.breaker_seconds if _is_revivable(work) else 0.0,
         )
@@ -263,7 +258,6 @@ class WorkRevival:
 
 
 def lease_alert(work: WorkItem, words: str, action: ActionTaken, did: str, now: float) -> AlertBody:
-    """That the worker of a task is gone."""
     revived = action is ActionTaken.REVIVAL_ATTEMPTED
     return AlertBody(
         what=f"{work.project or 'work'}: {words} ({REASON})",
@@ -278,7 +272,7 @@ def lease_alert(work: WorkItem, words: str, action: ActionTaken, did: str, now: 
 def _action_text(
     work: WorkItem, calls: Sequence[str] | None, decision: HealingDecision
 ) -> tuple[ActionTaken, str]:
-    """What is done about a task, and that in words."""
+    """The action on a task, and its text."""
     cut_off = f"a call was cut off that may have had effects elsewhere: {'; '.join(calls)}" if calls else ""
     if decision.step is HealingStep.HOLD:
         unseen = "no session of it is known, so nobody can tell what it did"

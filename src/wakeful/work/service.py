@@ -17,7 +17,6 @@ from wakeful.core.leases import (
     SUMMARY_CHARS_MAX,
     Attempt,
     AttemptState,
-    Lease,
     LeaseConflict,
     LeaseKey,
     LeaseLost,
@@ -51,8 +50,6 @@ class KeyReused(KeyUsed):
 
 
 class WorkRequest(Struct, frozen=True):
-    """A request for work."""
-
     prompt: str
     project: str
     session: str | None
@@ -62,7 +59,7 @@ class WorkRequest(Struct, frozen=True):
 
 
 class WorkRecord(Struct, frozen=True):
-    """A work as lists show it: `summary` is the beginning of its prompt, redacted and plain."""
+    """A task in lists: `summary` is the beginning of its prompt, redacted and plain."""
 
     schema: int
     id: WorkId
@@ -77,7 +74,7 @@ class WorkRecord(Struct, frozen=True):
 
 
 class AttemptRecord(Struct, frozen=True):
-    """One attempt. `untrusted` is what its owner said at the end."""
+    """One attempt. `untrusted` is the text of its owner at the end."""
 
     number: int
     epoch: int
@@ -89,7 +86,7 @@ class AttemptRecord(Struct, frozen=True):
 
 
 class WorkDetail(WorkRecord, frozen=True, kw_only=True):
-    """A work whole, with every attempt of it."""
+    """A whole task with every attempt."""
 
     prompt: str
     context: str
@@ -97,7 +94,9 @@ class WorkDetail(WorkRecord, frozen=True, kw_only=True):
 
 
 class WorkList(Struct, frozen=True):
-    """Works, oldest first. Pass `next_cursor` as `after` to go on; `paused` names the person who paused Wakeful, if it is paused."""
+    """Tasks, oldest first. Pass `next_cursor` as `after` for the next page; `paused` names the person who
+    paused Wakeful.
+    """
 
     works: tuple[WorkRecord, ...]
     next_cursor: int | None
@@ -105,7 +104,7 @@ class WorkList(Struct, frozen=True):
 
 
 class RunRecord(Struct, frozen=True):
-    """A claimed run: what to do, and the epoch that proves who does it."""
+    """A claimed run: the task, and the epoch that proves the claim."""
 
     work_id: WorkId
     project: str
@@ -120,20 +119,18 @@ class RunRecord(Struct, frozen=True):
 
 
 class ClaimedRun(Struct, frozen=True):
-    """The run that was claimed; null when nothing is due."""
+    """The claimed run; null if nothing is due."""
 
     run: RunRecord | None
 
 
 class RenewedLease(Struct, frozen=True):
-    """The lease goes on until then."""
-
     epoch: int
     lease_until: str
 
 
 class LeaseRecord(Struct, frozen=True):
-    """Who may run a conversation, and until when unless renewed."""
+    """The owner of a conversation, and when the lease ends unless renewed."""
 
     session_id: SessionId
     epoch: int
@@ -144,8 +141,6 @@ class LeaseRecord(Struct, frozen=True):
 
 
 class ReleasedLease(Struct, frozen=True):
-    """The conversation is free."""
-
     session_id: SessionId
     epoch: int
 
@@ -159,7 +154,7 @@ class ManagedHere(OperatorError):
 
 
 class WorkSessions(Protocol):
-    """The sessions that work is for."""
+    """The sessions that tasks are for."""
 
     def resolve(self, text: str) -> SessionId:
         """The full id of a session. Raises BadSessionId, SessionNotFound or AmbiguousSession."""
@@ -169,15 +164,13 @@ class WorkSessions(Protocol):
 
 
 class RunDeadlines(Protocol):
-    """The ends of leases. `RunExpiry` is one."""
+    """The ends of leases; `RunExpiry` implements it."""
 
     def recheck_soon(self) -> None:
-        """A run may end sooner than was known."""
+        """A run may end sooner than expected."""
 
 
 class WorkQueue:
-    """Works, their claims and their leases, as every interface asks for them."""
-
     def __init__(self, store: Store, clock: Clock, sessions: WorkSessions, deadlines: RunDeadlines) -> None:
         self._store = store
         self._clock = clock
@@ -185,13 +178,21 @@ class WorkQueue:
         self._deadlines = deadlines
 
     async def add(self, order: WorkRequest, key: str | None) -> QueryResult:
-        """Keep a new work; with a key, the one work of that key. Raises KeyReused, EmptyPrompt or as `resolve`."""
+        """Store a new task; a key names one task. Raises KeyReused, EmptyPrompt or as `resolve`."""
         if not order.prompt.strip():
             raise EmptyPrompt
         work_id = work_id_for(key) if key else WorkId(f"w-{token_hex(8)}")
         work = self._work(work_id, order)
         if not await self._store.enqueue(work):
-            work = _require_same(work, await self._get(work_id))
+            # The key exists: its task must have the same content.
+            kept = await self._get(work_id)
+            words = [
+                (each.project, each.prompt, each.session_id, each.context, each.attempts_max)
+                for each in (work, kept)
+            ]
+            if words[0] != words[1]:
+                raise KeyReused(work_id=kept.id)
+            work = kept
         return QueryResult(_encode(record_of(work)))
 
     def _work(self, work_id: WorkId, order: WorkRequest) -> WorkItem:
@@ -210,13 +211,13 @@ class WorkQueue:
     async def works(
         self, state: WorkState | None, *, after: int, limit: int, paused: PauseRecord | None = None
     ) -> QueryResult:
-        """A page of works, oldest first."""
+        """A page of tasks, oldest first."""
         found = await self._store.works(state, after=after, limit=limit)
         cursor = found[-1].seq if len(found) == limit else None
         return QueryResult(_encode(WorkList(tuple(map(record_of, found)), cursor, paused)))
 
     async def work(self, text: str) -> QueryResult:
-        """One work, whole. Raises WorkNotFound."""
+        """One whole task. Raises WorkNotFound."""
         work = await self._get(parse_work_id(text))
         attempts = await self._store.attempts(work.id)
         detail = WorkDetail(
@@ -230,7 +231,7 @@ class WorkQueue:
     async def claim(
         self, owner: str, *, project: str | None, ttl_seconds: float, holder: Process | None
     ) -> QueryResult:
-        """The next run, or none: then a command answers "no"."""
+        """The next run, or none: then a command exits with "no"."""
         run = await self._store.claim_next_run(owner, project=project, ttl_seconds=ttl_seconds, holder=holder)
         if run is None:
             return QueryResult(_encode(ClaimedRun(None)), exit_code=1)
@@ -247,13 +248,13 @@ class WorkQueue:
         return QueryResult(_encode(RenewedLease(epoch, iso(until))))
 
     async def complete(self, text: str, epoch: int, result: str) -> QueryResult:
-        """Said twice it is done once. Raises LeaseLost or WorkNotFound."""
+        """A repeated call changes nothing. Raises LeaseLost or WorkNotFound."""
         work_id = parse_work_id(text)
         ended = await self._store.complete_run(work_id, epoch, result)
         return await self._finish_attempt(work_id, epoch, AttemptState.DONE, ended=ended)
 
     async def fail(self, text: str, epoch: int, reason: str) -> QueryResult:
-        """Said twice it is done once. Raises LeaseLost or WorkNotFound."""
+        """A repeated call changes nothing. Raises LeaseLost or WorkNotFound."""
         work_id = parse_work_id(text)
         ended = await self._store.fail_run(work_id, epoch, reason)
         return await self._finish_attempt(work_id, epoch, AttemptState.FAILED, ended=ended is not None)
@@ -280,7 +281,10 @@ class WorkQueue:
         if isinstance(lease, LeaseConflict):
             raise conversation_held_error(lease)
         self._deadlines.recheck_soon()
-        return QueryResult(_encode(_lease_record(session_id, lease)))
+        record = LeaseRecord(
+            session_id, lease.epoch, lease.owner, iso(lease.since), iso(lease.expires_at), lease.holder
+        )
+        return QueryResult(_encode(record))
 
     async def renew_session(self, text: str, epoch: int, ttl_seconds: float) -> QueryResult:
         """Raises LeaseLost."""
@@ -291,10 +295,10 @@ class WorkQueue:
         return QueryResult(_encode(RenewedLease(epoch, iso(until))))
 
     async def yield_session(self, text: str, epoch: int) -> QueryResult:
-        """Raises LeaseLost, or ManagedHere for a session of Wakeful's own."""
+        """Raises LeaseLost, or ManagedHere for a session that Wakeful manages."""
         session_id = self._sessions.resolve(text)
         if self._sessions.is_managed(session_id):
-            # An epoch is no secret: what Wakeful owns, a person takes back.
+            # An epoch is no secret: only a person takes back a session that Wakeful owns.
             raise ManagedHere(shown=session_id)
         if not await self._store.yield_lease(LeaseKey(session_id), epoch):
             raise LeaseLost(shown=session_id, epoch=epoch)
@@ -323,17 +327,6 @@ def record_of(work: WorkItem) -> WorkRecord:
     )
 
 
-def _require_same(asked: WorkItem, kept: WorkItem) -> WorkItem:
-    """The work its key made before, if it was asked for in the same words. Raises KeyReused."""
-    words = [
-        (each.project, each.prompt, each.session_id, each.context, each.attempts_max)
-        for each in (asked, kept)
-    ]
-    if words[0] != words[1]:
-        raise KeyReused(work_id=kept.id)
-    return kept
-
-
 def _attempt_record(attempt: Attempt) -> AttemptRecord:
     return AttemptRecord(
         attempt.number,
@@ -359,10 +352,4 @@ def _run_record(run: Run) -> RunRecord:
         run.epoch,
         run.owner,
         iso(run.lease_until),
-    )
-
-
-def _lease_record(session_id: SessionId, lease: Lease) -> LeaseRecord:
-    return LeaseRecord(
-        session_id, lease.epoch, lease.owner, iso(lease.since), iso(lease.expires_at), lease.holder
     )

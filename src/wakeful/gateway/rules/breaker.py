@@ -94,7 +94,12 @@ class Breaker(Struct, frozen=True):
         if since is not None and seen.opened_at is not None and since < seen.opened_at:
             return seen
         if seen.state is BreakerState.CLOSED:
-            return _after_request(seen, outcome, now)
+            if outcome is Outcome.NEITHER:
+                return seen
+            failures = seen.failures + 1 if outcome is Outcome.FAILURE else 0
+            if failures >= seen.thresholds.failures_max:
+                return _transition(seen, BreakerEvent.FAILED_TOO_OFTEN, opened_at=now)
+            return replace(seen, failures=failures)
         return _after_test(seen, outcome, now) if seen.state is BreakerState.HALF_OPEN else seen
 
     def wait_seconds(self, now: float) -> float:
@@ -102,15 +107,6 @@ class Breaker(Struct, frozen=True):
         if self.state is not BreakerState.OPEN or self.opened_at is None:
             return 0.0
         return max(0.0, self.opened_at + self.thresholds.open_seconds - now)
-
-
-def _after_request(breaker: Breaker, outcome: Outcome, now: float) -> Breaker:
-    if outcome is Outcome.NEITHER:
-        return breaker
-    failures = breaker.failures + 1 if outcome is Outcome.FAILURE else 0
-    if failures >= breaker.thresholds.failures_max:
-        return _transition(breaker, BreakerEvent.FAILED_TOO_OFTEN, opened_at=now)
-    return replace(breaker, failures=failures)
 
 
 def _after_test(breaker: Breaker, outcome: Outcome, now: float) -> Breaker:
