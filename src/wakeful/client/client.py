@@ -83,8 +83,21 @@ def answer_of(reply: wire.HttpReply) -> DaemonAnswer:
 
 
 def decode_body(body: bytes | str, kind: type[S]) -> S:
-    """The record in an answer. Raises DaemonVersionMismatch."""
+    """The record in an answer. Findings, waits and actions that only a newer daemon knows are left out.
+
+    Raises DaemonVersionMismatch.
+    """
     try:
-        return decode_json(body, kind, dec_hook=lambda wanted, text: wanted(text))
+        return _decode(body, kind)
+    except msgspec.DecodeError:
+        pass
+    from wakeful.client.newer_values import without_newer_values  # noqa: PLC0415 - only a newer daemon needs it
+
+    try:
+        return _decode(msgspec.json.encode(without_newer_values(decode_json(body))), kind)
     except msgspec.DecodeError as problem:
         raise DaemonVersionMismatch from problem
+
+
+def _decode(body: bytes | str, kind: type[S]) -> S:
+    return decode_json(body, kind, dec_hook=lambda wanted, text: wanted(text))

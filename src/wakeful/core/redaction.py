@@ -17,6 +17,7 @@ from wakeful.core.decoding import decode_json
 from wakeful.core.named_secrets import HINTS, SECRET, names_a_secret, redact_named
 from wakeful.core.secret_commands import COMMANDS
 from wakeful.core.secret_formats import TOKENS, Format
+from wakeful.core.secret_sentences import SENTENCES
 from wakeful.core.text import has_hidden_characters, without_hidden
 
 WITHHELD: Final = "[withheld: could not be redacted]"
@@ -24,7 +25,7 @@ REDACTED_CHARS_MAX: Final = 20_000
 # Longer than nearly every secret together with its name.
 _BORDER_CHARS: Final = 500
 
-FORMATS: Final = (*TOKENS, *COMMANDS)
+FORMATS: Final = (*TOKENS, *COMMANDS, *SENTENCES)
 # Checked in every text, and only in texts with a long word.
 _ANYWHERE: Final = tuple(each for each in FORMATS if not each.long)
 _IN_LONG_WORDS: Final = tuple(each for each in FORMATS if each.long)
@@ -39,7 +40,8 @@ _CUT_SEQUENCE: Final = re.compile(
 # A JSON escape; several backslashes in JSON within JSON. Half of a surrogate pair is no character.
 _UNICODE_ESCAPE: Final = re.compile(r"\\+u(?!d[89a-f])([0-9a-f]{4})", re.IGNORECASE)
 _NEEDS_NO_ESCAPE: Final = frozenset(map(chr, range(0x20, 0x7F))) - frozenset('\\"') | frozenset(
-    "\uff1d\uff1a"
+    # The full-width signs, and the letters of the words for a password in `secret_sentences`.
+    "\uff1d\uff1a\u662f\u306f\u043f\u0430\u0440\u043e\u043b\u044c\u041f\u5bc6\u7801\u78bc\u30d1\u30b9\u30ef\u30fc\u30c9\ube44\ubc00\ubc88\ud638\u0142\u00f6\u00f3\u00fc"
 )
 # Encoded any number of times.
 _PERCENT: Final = re.compile(r"%(?:25){0,8}(?!25)([2-7][0-9a-f])", re.IGNORECASE)

@@ -30,10 +30,10 @@ COMMANDS: Final = (
         rf"({_CURL_USER}\\{{0,3}}[\"']?[^\s:\"'\\]{{1,100}}:)(?!//)[^\s\"'\\]{{1,200}}", r"\1[password]"),
     Format("redis-cli -a", ("redis-cli",),
         r"(\bredis-cli\s(?:[^\n|;]{0,200}?\s)??(?:-a|--pass)\s{1,3})" + _ARGUMENT, r"\1[password]"),
-    Format("login, ldap, database and archive options", ("-p", "-w", "htpasswd"),
-        r"(\b(?:docker login|podman login|helm registry login|az login|ldap\w{3,10}|sqlcmd|bcp|mongo\w*|rdesktop|7z[ar]?|unrar|(?:un)?zip(?=[^\n|;]{0,200}?(?-i:\s-P)))\s(?:[^\n|;]{0,200}?\s)??(?:-[pPw](?![a-z]{1,3}\s)(?:\s{1,3}(?!-))?))"
+    Format("login, ldap, database and archive options", ("-p", "-w", "htpasswd", "mosquitto_passwd"),
+        r"(\b(?:docker login|podman login|buildah login|skopeo login|oras login|crane auth login|helm registry login|az login|twine upload|ldap\w{3,10}|sqlcmd|bcp|mongo\w*|rdesktop|cqlsh|kadmin|useradd|usermod|ipmitool|mosquitto_(?:pub|sub|rr)|hydra|crackmapexec|netexec|nxc|evil-winrm|psexec\S{0,6}|ncftp\w*|7z[ar]?|unrar|(?:un)?zip(?=[^\n|;]{0,200}?(?-i:\s-P)))\s(?:[^\n|;]{0,200}?\s)??(?:-[pPw](?![a-z]{1,3}\s)(?:\s{1,3}(?!-))?))"
         + _ARGUMENT
-        + r"|(\bhtpasswd\s[^\n|;]{0,60}?-\w*b\w*\s{1,3}\S{1,100}\s{1,3}\S{1,100}\s{1,3})"
+        + r"|(\b(?:ht|mosquitto_)passwd\s[^\n|;]{0,60}?-(?:(?=\w*n)\w*b\w*|(?!\w*n)\w*b\w*\s{1,3}\S{1,100})\s{1,3}\S{1,100}\s{1,3})"
         + _ARGUMENT, r"\1\2[password]"),
     Format("openssl pass:", ("pass:",), r"(\bpass:)" + _ARGUMENT, r"\1[password]"),
     Format("smb user%password", ("smb", "rpcclient", "winexe"),
@@ -47,7 +47,7 @@ COMMANDS: Final = (
         r"(\b(?:echo|printf)\s{1,3}(?:-\w\s{1,3}|\\{0,3}[\"']?%s(?:\\{1,3}n)?\\{0,3}[\"']?\s{1,3})?)(?!\$)"
         r"(?:\\{0,3}\"[^\"]{1,200}\"|'[^']{1,200}'|[^\s|]{1,200})(\s{0,3}\|\s{0,3}[^|\n]{0,100}(?:--password-stdin|--with-token|sudo -S|--passphrase-fd|chpasswd|passwd|--stdin))", r"\1[password]\2"),
     Format("here-string to a login", ("<<<",),
-        r"((?:login|passwd|sudo|auth|gpg|token)[^\n]{0,100}<<<\s{0,3})(?!\$)" + _ARGUMENT, r"\1[password]"),
+        r"((?:login|passwd|sudo|auth|gpg|token|kinit|cryptsetup|secrets? )[^\n]{0,100}<<<\s{0,3})(?!\$)" + _ARGUMENT, r"\1[password]"),
     Format("SQL password", ("identified", "password"),
         r"(\bidentified\s(?:with\s\S{1,40}\s)?by\s{1,3}|\bpassword\s{1,3}(?='))(?!\$)" + _ARGUMENT, r"\1[password]"),
     Format("SNMP, expect and send password", ("snmp",),
@@ -62,4 +62,41 @@ COMMANDS: Final = (
     Format("password that expect sends", ("send",),
         r"(\bexpect\b[^\n]{0,60}?pass[^\n]{0,60}?(?:\n|\\{1,3}n|;)\s{0,20}send(?:\s--)?\s{1,3}(?=\\{0,3}[\"']))"
         + _ARGUMENT, r"\1[password]"),
+    # The password is the last of the words without a name.
+    Format("password as a word of a command",
+        ("net user", "mc alias", "mc config", "wpa_passphrase", "add_user", "change_password", "http-basic", "smbclient", "poetry config", "bundle config"),
+        r"((?:\bnet1? user\s{1,3}(?!/)\S{1,60}\s{1,3}(?![/*])"
+        r"|\bmc (?:alias set|config host add)\s{1,3}\S{1,60}\s{1,3}\S{1,200}\s{1,3}\S{1,100}\s{1,3}"
+        r"|\bwpa_passphrase\s{1,3}(?:\"[^\"\n]{1,60}\"|'[^'\n]{1,60}'|[^\s\"']{1,60})\s{1,3}"
+        r"|\brabbitmqctl\s(?:[^\n|;]{0,100}?\s)??(?:add_user|change_password)\s{1,3}\S{1,60}\s{1,3}"
+        r"|\b(?:poetry|composer)\s[^\n|;]{0,60}?http-basic\.\S{1,100}\s{1,3}\S{1,100}\s{1,3}"
+        r"|\bpoetry config\s{1,3}pypi-token\.\S{1,60}\s{1,3}"
+        r"|\bbundle config\s(?:set\s)?(?:--\w{1,10}\s)?\S{1,100}\s{1,3}[^\s:/]{1,60}:"
+        r"|\bsmbclient\s{1,3}(?:\\{2,8}|//)\S{1,100}\s{1,3}))"
+        + _ARGUMENT, r"\1[password]"),
+    Format("token as a word of a command",
+        ("vault ", "cargo login", "authtoken", "doctl", "fly", "configure set", "put-parameter", "secret set", "gem push", "nuget push"),
+        r"(\b(?:vault login|cargo login)\s{1,3}(?:-\S{1,40}\s{1,3})*|\bngrok\s(?:config\s)?(?:add-)?authtoken\s{1,3}"
+        r"|\bdoctl\s[^\n|;]{0,60}?-t\s{1,3}|\bgem push\s[^\n|;]{0,100}?-k\s{1,3}|\bdotnet nuget push\s[^\n|;]{0,200}?-k\s{1,3}"
+        r"|\bconfigure set\s(?:[^\n|;]{0,60}?\s)??aws_(?:secret_access_key|session_token)\s{1,3}"
+        r"|\bssm put-parameter\s[^\n|;]{0,300}?--value[= ]{1,3}|\bkeyvault secret set\s[^\n|;]{0,300}?--value[= ]{1,3}"
+        r"|\bfly(?:ctl)? secrets set\s(?:[^\n|;]{0,200}?\s)??[A-Z_][A-Z0-9_]{0,60}=|\bvault (?:kv put|write)\s{1,3}(?:-\S{1,40}\s{1,3})*\S{1,100}\s(?:[^\n|;]{0,200}?\s)??\w{1,60}=(?!@))"
+        + _ARGUMENT, r"\1[token]"),
+    Format("user and password in one argument", ("creds", "lftp", "sqlplus", "sqlldr", "rman", "impdp", "expdp", "pserver"),
+        r"(--(?:src-|dest-)?creds[= ]{1,3}[^\s:]{1,60}:|\blftp\s(?:[^\n|;]{0,100}?\s)??-u\s{0,3}[^\s,]{1,60},"
+        r"|\b(?:sqlplus|sqlldr|rman|impdp|expdp)\s{1,3}(?:-\S{1,10}\s{1,3})*[\"']?[\w$#]{1,40}/|:pserver:[^\s:@]{1,60}:)"
+        r"(?![@/])[^\s@\"']{1,200}", r"\1[password]"),
+    Format("Windows password", ("schtasks", "securestring"),
+        r"(\bschtasks\s[^\n|;]{0,300}?/rp\s{1,3}|\bConvertTo-SecureString\s{1,3}(?:-String\s{1,3})?)" + _ARGUMENT, r"\1[password]"),
+    Format("passphrase of a file", ("openssl", "-hp", "input_pw", "owner_pw", "user_pw"),
+        r"(\bopenssl\s(?:enc|aes\S{1,20}|des\S{1,20})\s(?:[^\n|;]{0,200}?\s)??-k\s{1,3}|\brar\s(?:[^\n|;]{0,200}?\s)??-hp"
+        r"|\bpdftk\s[^\n|;]{0,200}?(?:input|owner|user)_pw\s{1,3})" + _ARGUMENT, r"\1[password]"),
+    Format("password of a server's configuration", ("requirepass", "masterauth", "redis-cli", "community", "enable ", "username ", "password "),
+        r"((?:^|\n|\\n|\bset[ \t]{1,3}|[\"'`])[ \t]{0,8}(?:requirepass|masterauth)[ \t]{1,3}|\b(?:requirepass|masterauth)[ \t]{1,3}(?=\S{0,60}[0-9])|\bredis-cli\s(?:[^\n|;]{0,200}?\s)??auth\s{1,3}"
+        r"|\bsnmp-server community |\benable (?:secret|password) (?:\d )?|\busername \S{1,60} (?:privilege \d{1,2} )?(?:password|secret) (?:\d )?"
+        r"|(?:^|\n|\\n)[ \t]{0,8}password [057] )" + _ARGUMENT, r"\1[password]"),
+    Format("SNMP community", ("snmp",),
+        r"(\bsnmp\w{2,10}\s(?:[^\n|;]{0,200}?\s)??(?-i:-c)\s{1,3})(?!public\b)" + _ARGUMENT, r"\1[password]"),
+    Format("password given to a setter", ("password(", "passwd("),
+        r"(\b(?:set_?|new |update_?|change_?)?passw(?:or)?d\(\s{0,3}\\{0,127}[\"'])(?=[^\"'\n]{0,60}[0-9!#$%^&*])[^\"'\n\\]{4,200}", r"\1[password]"),
 )  # fmt: skip

@@ -1,7 +1,8 @@
-"""Limits how many transitions of one session are stored: a log that flaps must not fill the disk.
+"""Limits how many transitions are stored, of each session and of all together: logs that flap must not fill the disk.
 
 Each session may store a burst, and then one transition in an interval: the newest, with the number of those that
-were left out before it. Pure; time comes in as an argument.
+were left out before it. All sessions share a second, larger budget; when it is spent, the session that stored least
+is next. Pure; time comes in as an argument.
 """
 
 from collections.abc import Iterable
@@ -16,6 +17,10 @@ from wakeful.storage.base import Transition
 BURST_MAX: Final = 60
 # Three turns a minute, for as long as they last: 12 MB a day at most.
 EVERY_SECONDS: Final = 10.0
+# All sessions together: the first look at 50,000 sessions, or 70 MB, and then 3 in a second, 360 MB a day.
+# 150 logs that flapped all day stored 1.9 GB without it.
+HOST_BURST_MAX: Final = 50_000
+HOST_EVERY_SECONDS: Final = 1 / 3
 # Sessions whose burst is whole again are forgotten when so many are known.
 KNOWN_MAX: Final = 1000
 
@@ -28,6 +33,9 @@ class TransitionLimit:
         self._full_at: dict[SessionId, float] = {}
         self._held: dict[SessionId, Transition] = {}
         self._forget_at = KNOWN_MAX
+        self._host_full_at = float("-inf")
+        # While one waits for the host's budget, every other waits with it: the next is chosen among all of them.
+        self._is_host_short = False
 
     @property
     def holds_any(self) -> bool:
@@ -46,18 +54,26 @@ class TransitionLimit:
         return admitted
 
     def release(self, now: float) -> list[Transition]:
-        """Those that were held and may be stored by now."""
-        return [self._held.pop(each) for each in list(self._held) if self._spend(each, now)]
+        """Those that were held and may be stored by now; first those of the sessions that stored least."""
+        self._is_host_short = False
+        waiting = sorted(self._held, key=lambda each: self._full_at.get(each, float("-inf")))
+        return [self._held.pop(each) for each in waiting if self._spend(each, now)]
 
     def release_all(self) -> list[Transition]:
         """Every one that is held: no other follows."""
         held, self._held = self._held, {}
+        self._is_host_short = False
         return list(held.values())
 
     def _spend(self, session_id: SessionId, now: float) -> bool:
         full_at = max(self._full_at.get(session_id, now), now) + EVERY_SECONDS
         if full_at - now > BURST_MAX * EVERY_SECONDS:
             return False
+        host_full_at = max(self._host_full_at, now) + HOST_EVERY_SECONDS
+        if self._is_host_short or host_full_at - now > HOST_BURST_MAX * HOST_EVERY_SECONDS:
+            self._is_host_short = True
+            return False
+        self._host_full_at = host_full_at
         self._full_at[session_id] = full_at
         if len(self._full_at) > self._forget_at:
             self._full_at = {known: at for known, at in self._full_at.items() if at > now}

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from support.fake_daemon_socket import SILENCE, FakeDaemonSocket, http
@@ -24,6 +25,7 @@ from wakeful.client.errors import (
 )
 from wakeful.config.paths import StatePaths
 from wakeful.core.errors import WakefulError
+from wakeful.judging.session_record import SessionRecord
 from wakeful.views.records import SessionList
 
 TARGET = "/api/sessions/x/stop"
@@ -135,3 +137,41 @@ def test_an_answer_of_another_version_says_so() -> None:
         with pytest.raises(DaemonVersionMismatch, match="wakeful down"):
             decode_body(body, SessionList)
     assert decode_body(b'{"sessions":[],"older":0,"next_cursor":null}', SessionList).paused is None
+
+
+def test_an_older_client_reads_a_newer_daemons_record() -> None:
+    """Findings, waits and actions without a name here are left out; a state without one is a version mismatch."""
+    finding = {"severity": "warning", "since": "t", "summary": "s", "evidence": [], "untrusted": []}
+    wait = {"since": "t", "until": None, "evidence": "e", "untrusted": ""}
+    action = {"allowed": True, "reason": "r", "argv": [], "reversible": True}
+    record: dict[str, object] = {
+        **dict.fromkeys(("schema", "attempt"), 1),
+        **dict.fromkeys(
+            ("id", "project", "provider", "host", "source", "judged_at", "updated_at", "rules"), "x"
+        ),
+        **dict.fromkeys(
+            ("managed", "active_prompt", "attachable", "eligible_for_wake", "session_alive"), False
+        ),
+        **dict.fromkeys(
+            ("agent", "conversation_id", "ineligibility_reason", "broken_at", "cwd", "pid"), None
+        ),
+        **dict.fromkeys(("last_activity_at", "last_presence_at", "started_at", "valid_until"), None),
+        "state": "prompting",
+        "health": "degraded",
+        "attention": "operator",
+        "alive_to": "turn",
+        "findings": [{**finding, "code": "possessed"}, {**finding, "code": "loop"}],
+        "expected_waits": [{**wait, "kind": "eclipse"}, {**wait, "kind": "tool"}],
+        "actions": [{**action, "name": "exorcise"}, {**action, "name": "stop"}],
+        "last_error": {"code": "possessed", "at": "t", "untrusted": ""},
+    }
+    read = decode_body(
+        msgspec.json.encode({"sessions": [record], "older": 0, "next_cursor": None}), SessionList
+    )
+    seen = read.sessions[0]
+    assert (seen.health, [each.code for each in seen.findings]) == ("degraded", ["loop"])
+    assert [each.kind for each in seen.expected_waits] == ["tool"]
+    assert [each.name for each in seen.actions] == ["stop"]
+    assert seen.last_error is None
+    with pytest.raises(DaemonVersionMismatch):
+        decode_body(msgspec.json.encode({**record, "state": "levitating"}), SessionRecord)

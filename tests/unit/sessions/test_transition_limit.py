@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from wakeful.core.ids import SessionId
-from wakeful.sessions import transition_writer
+from wakeful.sessions import transition_limit, transition_writer
 from wakeful.sessions.transition_limit import BURST_MAX, EVERY_SECONDS, KNOWN_MAX, TransitionLimit
 from wakeful.sessions.transition_writer import TransitionWriter
 from wakeful.storage.base import Transition
@@ -44,6 +44,30 @@ def test_a_session_that_flaps_takes_nothing_from_others() -> None:
     assert len(limit.admit([change(number) for number in range(1000)], 0.0)) == BURST_MAX
     for number in range(1000):
         assert len(limit.admit([change(number, B)], number * EVERY_SECONDS)) == 1
+
+
+def test_all_sessions_together_store_a_bounded_number_a_day() -> None:
+    """150 logs that flap for a day store the host's budget, not 150 times that of one session."""
+    limit, stored = TransitionLimit(), 0
+    sessions = [SessionId(f"flapping-{number}") for number in range(150)]
+    for second in range(0, 86_400, 30):
+        changes = [change(second // 30, each) for each in sessions]
+        stored += len(limit.release(second)) + len(limit.admit(changes, second))
+    budget = transition_limit.HOST_BURST_MAX + 86_400 / transition_limit.HOST_EVERY_SECONDS
+    assert stored <= budget < 150 * 86_400 / EVERY_SECONDS / 4
+    assert stored + len(limit.release_all()) > budget * 0.9
+
+
+def test_a_quiet_session_is_stored_before_those_that_flap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the host's budget is spent, the next place is for the session that stored least."""
+    monkeypatch.setattr(transition_limit, "HOST_BURST_MAX", 100)
+    limit = TransitionLimit()
+    sessions = [SessionId(f"flapping-{number}") for number in range(150)]
+    for second in range(600):
+        limit.release(second)
+        limit.admit([change(second, each) for each in sessions], second)
+    assert not limit.admit([change(0, A)], 600.0)
+    assert A in [each.session_id for each in limit.release(601.0)]
 
 
 def test_sessions_at_rest_are_forgotten() -> None:
