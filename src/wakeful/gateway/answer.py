@@ -21,21 +21,17 @@ from wakeful.gateway.ports import Chat, ChatFailed, ChatFlooded, ChatRefused, Ch
 from wakeful.gateway.rules.messages import Buttons, Place
 from wakeful.gateway.rules.shown_text import messages_of, partial_view
 
-# Chats whose pace is remembered; beyond that those are forgotten where nobody speaks.
+# The most chats whose pace is remembered; beyond that, quiet chats are forgotten.
 CHATS_MAX: Final = 1000
 
 
 class SendPriority(IntEnum):
-    """Who goes first."""
-
     FINAL = 0
     NEW = 1
     GROWING = 2
 
 
 class ChatPace:
-    """One chat's pace."""
-
     def __init__(self, clock: Clock, every_seconds: float) -> None:
         self._clock = clock
         self._every_seconds = every_seconds
@@ -45,7 +41,7 @@ class ChatPace:
         self._numbers = count()
 
     async def wait_turn(self, rank: SendPriority) -> None:
-        """Return when it is this one's turn to speak."""
+        """Return when this message may be sent."""
         mine = (rank, next(self._numbers))
         insort(self._waiting, mine)
         try:
@@ -56,7 +52,7 @@ class ChatPace:
             self._waiting.remove(mine)
 
     def pause(self, seconds: float) -> None:
-        """Let nobody speak for so long."""
+        """Send nothing for so long."""
         self._paused_until = max(self._paused_until, self._clock.now().awake + seconds)
         self._free_at = max(self._free_at, self._paused_until)
 
@@ -70,8 +66,6 @@ class ChatPace:
 
 
 class ChatPaces:
-    """Every chat's pace."""
-
     def __init__(self, clock: Clock, every_seconds: float) -> None:
         self._clock = clock
         self._every_seconds = every_seconds
@@ -90,9 +84,9 @@ TYPING_SECONDS: Final = 4.0
 PAUSE_SECONDS_MIN: Final = 1.0
 PAUSE_SECONDS_MAX: Final = 60.0
 PLACEHOLDER_PAUSE_SECONDS_MAX: Final = 300.0
-# How late an edit of ours whose answer never came may still be carried out: twice our own patience is plenty.
+# How late an edit without an answer may still take effect: twice Wakeful's own deadline is plenty.
 LATE_SECONDS: Final = 20.0
-# Somebody who deletes the same answer so often does not want it.
+# A person who deletes the same answer so often does not want it.
 REPLACED_MAX: Final = 3
 PLACEHOLDER: Final = "…"
 EMPTY_ANSWER: Final = "(an answer without words)"
@@ -130,9 +124,9 @@ class ChatAnswers:
         *,
         is_repeatable: bool = True,
     ) -> _T:
-        """Say it until it is there.
+        """Retry until it is sent.
 
-        Raises ChatRefused where saying it again would not help, and ChatFailed in doubt if it must not be said twice.
+        Raises ChatRefused if a retry would not help, and ChatFailed in doubt if it must not be sent twice.
         """
         for pause_seconds in _pauses(pause_seconds_max):
             await self.pace_of(place).wait_turn(rank)
@@ -193,7 +187,7 @@ class ChatAnswer:
         try:
             yield
         except asyncio.CancelledError:
-            # We are ending, and so is the process: nothing of ours comes after this.
+            # The process is ending: nothing comes after this.
             self._cancel()
             raise
         finally:

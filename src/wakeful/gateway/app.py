@@ -56,8 +56,6 @@ log = logging.getLogger("wakeful.gateway")
 
 
 class Gateway:
-    """One gateway: everything it is made of, and what joins it."""
-
     def __init__(
         self,
         config: Config,
@@ -123,7 +121,7 @@ class Gateway:
             await channel.close()
 
     async def refresh_people(self) -> None:
-        """Notice who was paired, and who is not any more."""
+        """Read again which users are paired."""
         while True:
             await self._clock.sleep(PEOPLE_SECONDS)
             try:
@@ -132,7 +130,7 @@ class Gateway:
                 log.warning("who was paired is not known: %s", problem)
 
     async def report_failures(self) -> None:
-        """Show in `status` and `doctor` which parts are down, and tell the admins of each once."""
+        """Show failed parts in `status` and `doctor`, and alert the admins once for each."""
         told: set[str] = set()
         while True:
             self.failures.changed.clear()
@@ -156,7 +154,7 @@ class Gateway:
         return None
 
     def startup_lines(self, name: str, open_turns: int, *, alone: bool) -> Iterator[str]:
-        """Who it is, who is heard, and what its operator should know."""
+        """The bot's name, its users, and notes for its operator."""
         heard, admins = self._people.count, self._people.count_of(Role.ADMIN)
         provider = self._config.gateway.provider
         yield f"gateway: {name}, answered by {provider}; {heard} may write, {admins} of them as admins"
@@ -170,7 +168,7 @@ class Gateway:
             yield f"gateway: goes on with {open_turns} open turns"
 
     def _logins(self) -> tuple[ProviderLogin, ...]:
-        """Of the providers that somebody may get an answer from."""
+        """The logins of the providers that any workspace uses."""
         used = {self._config.gateway.provider, *(each.provider for each in self._config.gateway_chats)}
         return tuple(
             each.login(*self._one_shot_command(each.name)) for each in all_providers() if each.name in used

@@ -36,7 +36,7 @@ from wakeful.gateway.turn_queue import TurnQueue
 from wakeful.reports.text import chat_text
 
 PREFIX: Final = "do"
-# Long enough to think it over, short enough that nobody presses it by accident tomorrow.
+# Long enough to think it over, short enough to prevent an accidental press tomorrow.
 OFFER_SECONDS: Final = 600.0
 OFFERS_MAX: Final = 500
 LEFT_UNCHANGED: Final = "Left as it is."
@@ -90,7 +90,7 @@ class Decisions:
         await self._chat.send(place, choice.asks, buttons=self._yes_or_no(place.key, choice))
 
     async def on_press(self, press: ButtonPress) -> bool:
-        """Take a press; False if this is no button of ours."""
+        """Handle a press; False if the button belongs to another part."""
         prefix, _, token = press.choice.partition(":")
         if prefix != PREFIX:
             return False
@@ -171,7 +171,7 @@ Command = Callable[[IncomingMessage, str], Awaitable[str]]
 
 
 class Views(Struct, frozen=True):
-    """What is known elsewhere, asked for when somebody wants to see it."""
+    """Facts of other parts, read when a person asks for them."""
 
     breaker: Callable[[str], Breaker]
     auth: Callable[[], Sequence[AuthMode]]
@@ -389,5 +389,5 @@ class ChatCommands:
 
 
 def _line(text: str) -> str:
-    """Text from outside in one line of ours."""
+    """Text from outside in one line."""
     return plain(redact(text), LINE_CHARS_MAX)

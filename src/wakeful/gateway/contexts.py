@@ -107,7 +107,6 @@ class ChatTurns:
         self._intakes: list[Intake] = []
 
     def add_intake(self, intake: Intake) -> None:
-        """Queue turns there."""
         self._intakes.append(intake)
 
     async def find(self, update_id: int) -> Turn | None:

@@ -51,22 +51,20 @@ SaveTag = Callable[[int, str], Awaitable[None]]
 
 
 class Rights(Struct, frozen=True):
-    """What the person who asked may have done, and the folder of which files may be sent; None: none."""
+    """What the requester may have done, and the folder of which files may be sent; None: none."""
 
     is_admin: bool
     send_from: Path | None = None
 
 
 class TagResult(Struct, frozen=True):
-    """What is to be said now, and a line about what was not done: empty if all was."""
+    """The text to send, and a line about tags that were not carried out: empty if all were."""
 
     text: str
     line: str
 
 
 class TagRunner:
-    """The tags of one answer."""
-
     def __init__(self, answers: ChatAnswers, place: Place, rights: Rights, keep: SaveTag) -> None:
         self._answers = answers
         self._place = place
@@ -88,7 +86,6 @@ class TagRunner:
         return TagResult(text, "; ".join(_lines(tags, stands, tagged.left_out)))
 
     async def _run_tag(self, number: int, tag: Tag) -> str:
-        """How it ended."""
         try:
             say = await self._sender_of(tag)
             await self._save(number, BEGUN)

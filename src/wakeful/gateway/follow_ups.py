@@ -33,7 +33,7 @@ from wakeful.gateway.turn_context import AnswerFactory
 PREFIX: Final = "next"
 CONTEXT: Final = "context"
 OUTDATED: Final = "That is about an older answer. Write what you would like."
-# As many answers as anybody looks back to; their buttons then say that they are old.
+# As many answers as people look back to; older buttons say that they are old.
 SHOWN_MAX: Final = 200
 
 log = logging.getLogger("wakeful.gateway")
@@ -88,7 +88,7 @@ class FollowUps:
         self._decision_tasks: set[asyncio.Task[None]] = set()
 
     def buttons(self, turn: Turn, text: str, actions: tuple[Action, ...] = ()) -> Buttons:
-        """What stands under this answer, which is the newest one of its conversation from now on."""
+        """The buttons under this answer, which is the newest one of its conversation from now on."""
         self._newest.pop(turn.key, None)
         self._newest[turn.key] = turn, text
         while len(self._newest) > SHOWN_MAX:
@@ -111,7 +111,7 @@ class FollowUps:
         await asyncio.gather(*self._decision_tasks, return_exceptions=True)
 
     async def on_press(self, press: ButtonPress) -> bool:
-        """Take a press; False if this is no button of ours. Who may press was decided before."""
+        """Handle a press; False if the button belongs to another part. The caller has checked who may press."""
         prefix, _, rest = press.choice.partition(":")
         name, _, number = rest.partition(":")
         if prefix != PREFIX:

@@ -92,7 +92,6 @@ class HostReader:
         self._seen_up: set[tuple[str, str]] = set()
 
     async def read(self) -> HostReading:
-        """The host now."""
         pm2, docker = await asyncio.gather(self._pm2(), self._docker())
         reading = HostReading(pm2=pm2, docker=docker, cores=psutil.cpu_count() or 1)
         with suppress(OSError, psutil.Error):
@@ -140,7 +139,7 @@ class HostReader:
 
 
 def _state(container: _Container) -> str:
-    """Docker's word, with two of ours: what is up and unhealthy, and what ended with an error."""
+    """Docker's state, with two additions: up but unhealthy, and ended with an error."""
     if "(unhealthy)" in container.status:
         return "unhealthy"
     if container.state == _EXITED and not container.status.startswith("Exited (0)"):
@@ -175,7 +174,7 @@ def _pm2_home(environ: Mapping[str, str]) -> str:
 
 
 def _is_listening(path: str) -> bool:
-    """Whether somebody accepts connections there; the socket's file outlives whoever made it."""
+    """Whether a process accepts connections there; the socket's file outlives its process."""
     with socket.socket(socket.AF_UNIX) as asking:
         asking.settimeout(CONNECT_SECONDS_MAX)
         try:
@@ -261,7 +260,7 @@ class GatewayHost:
             try:
                 path.unlink()
             except OSError:
-                # Somebody else was faster, or it is not ours to remove: not a reason to leave the others.
+                # Another process was faster, or may not be removed by this user: continue with the others.
                 continue
             removed += 1
         return removed

@@ -55,8 +55,6 @@ self_heal_log = logging.getLogger("wakeful.gateway.self_heal")
 
 
 class EndedTurn(Protocol):
-    """As much of a turn as is remembered of it."""
-
     @property
     def key(self) -> ConversationKey: ...
 
@@ -65,7 +63,9 @@ class EndedTurn(Protocol):
 
 
 class SessionPool(Protocol):
-    """Whoever has the sessions. Each goes through the gate; False or 0: it refused, or there was nothing to do."""
+    """The owner of the sessions. Each call goes through the gate; False or 0: it refused, or there was nothing
+    to do.
+    """
 
     async def restart(self, key: ConversationKey, *, even_busy: bool = False) -> bool:
         """One that is at work is left alone, unless `even_busy`."""
@@ -73,10 +73,10 @@ class SessionPool(Protocol):
     async def restart_all(self) -> int: ...
 
     async def adopt_replacements(self) -> None:
-        """Those that a healer began anew have the places of those they replaced."""
+        """Sessions that a healer started as replacements take the places of those they replaced."""
 
     def progressing_keys(self, seconds: float) -> Collection[ConversationKey]:
-        """Conversations of whose turn something was heard in this time."""
+        """Conversations whose turn had an event within this time."""
 
     def sessions(self) -> dict[str, ConversationKey]:
         """The sessions of the pool, and whose each is."""
@@ -97,7 +97,7 @@ class SelfHealAction(Struct, frozen=True):
 
 
 class SelfHeal:
-    """`ended` hears of every turn; `look` runs after the host watch, in the same cycle."""
+    """`ended` gets every turn; `look` runs after the host watch, in the same cycle."""
 
     def __init__(
         self,
@@ -123,7 +123,6 @@ class SelfHeal:
         self.actions: deque[SelfHealAction] = deque(maxlen=ACTIONS_KEPT_MAX)
 
     async def on_turn_end(self, turn: EndedTurn, fault: Fault | None, _seconds: float) -> None:
-        """How a turn went."""
         if fault is not None:
             now = self._clock.now().awake
             self._failures.append(Failed(now, fault.pattern, turn.key, turn.provider))
@@ -137,7 +136,8 @@ class SelfHeal:
     async def check(self, memory_percent: float | None, disk_percent: float | None) -> tuple[Proposal, ...]:
         """Ask for whatever should be done now; memory is looked at again once it was collected."""
         await self._pool.adopt_replacements()
-        # Who dies or falls silent in a turn is proposed for revival by whoever hears that turn, without waiting for us.
+        # A session that dies or falls silent in a turn is proposed for revival by its turn's listener, without a wait
+        # for this cycle.
         signals = Signals(
             failures=tuple(self._failures),
             memory_percent=memory_percent,
@@ -255,7 +255,7 @@ class HostWatch:
         self.alerts: tuple[HostAlert, ...] = ()
 
     async def run(self) -> None:
-        """Look every minute, until cancelled. A look that failed is said, and the next one comes."""
+        """Check every minute, until cancelled. A failed check is logged, and the next one follows."""
         while True:
             began = self._clock.now().awake
             try:
@@ -265,7 +265,7 @@ class HostWatch:
             await self._clock.sleep_until(began + self._watch_seconds)
 
     async def check(self) -> None:
-        """One cycle: read, tell, heal."""
+        """One cycle: read, alert, heal."""
         self.reading = await self._read()
         self.alerts = wrong_with(self.reading, self._limits)
         for alert in self._cooldowns.due(self.alerts, self._clock.now().awake):
@@ -291,7 +291,7 @@ class HostWatch:
         except ChatFailed:
             return False
         except WakefulError as problem:
-            # The bot is locked, or read by somebody else: it answered, and others tell of that.
+            # The bot is locked, or another program reads it: it answered, and other alerts report that.
             log.debug("telegram answered: %s", problem)
         return True
 
@@ -309,7 +309,7 @@ async def reload_mutes(mute_pause: MutePause) -> None:
 
 
 class AdminNotifier:
-    """Whoever tells again what did not arrive tells it once the mute has ended, if it still lasts."""
+    """Callers that retry an undelivered alert send it once the mute has ended, if the problem still lasts."""
 
     def __init__(
         self, mute_pause: MutePause, channels: Sequence[Messenger], chat: Chat, admins: Sequence[int]

@@ -31,9 +31,10 @@ from wakeful.gateway.turn_store import TurnStore
 # The Bot API holds a question open for at most 50 s; proxies on the way give up earlier.
 POLL_SECONDS: Final = 25.0
 PAUSE_SECONDS: Final = (1.0, 2.0, 5.0, 15.0, 30.0, 60.0)
-# Two programs that read the same bot's updates drive each other away in turns. After so long without it nobody else does.
+# Two programs that read the same bot's updates displace each other in turns. After so long without that, no other
+# program reads.
 CONFLICT_SECONDS: Final = 600.0
-# What is said about a message that cannot be taken is said this often in one conversation.
+# The most notices about messages that cannot be taken, per conversation.
 REMARK_SECONDS: Final = 60.0
 STRANGERS_MAX: Final = 1000
 ONLY_TEXT: Final = "I can read text only. Please write what you would like me to do."
@@ -51,7 +52,7 @@ PressHandler = Callable[[ButtonPress], Awaitable[bool]]
 
 
 class IntakeContext(Protocol):
-    """What the intake asks about people and prompts, and whom it tells about problems."""
+    """What the intake asks about people and prompts, and where it reports problems."""
 
     def is_allowed(self, update: IncomingMessage | ButtonPress) -> bool:
         """Whether this person may write there."""
@@ -73,8 +74,6 @@ class IntakeContext(Protocol):
 
 
 class Intake:
-    """Reads updates until cancelled."""
-
     def __init__(
         self,
         *,
@@ -100,7 +99,7 @@ class Intake:
         # The newest of what was read last: the next question confirms it. What came before an empty answer is confirmed, and
         # then the service may begin again with any number.
         self._last_update_id = 0
-        # Why nothing arrives, for /health; None while all is well. The words of it are told to whoever looks from outside.
+        # Why no updates arrive, for /health; None while all is well. The text may be shown to outsiders.
         self.problem: str | None = None
         # Times we were driven away, the newest last.
         self._conflicts_at: list[float] = []
@@ -141,7 +140,7 @@ class Intake:
             self._enqueue(row.key, self._begin(heard[row.update_id], row))
 
     async def _row_if_allowed(self, update: IncomingMessage | ButtonPress) -> Turn | None:
-        """Its row; None for what is not heard. One that raises is left out: the service would send it for ever."""
+        """Its row; None if it is ignored. An update that raises is left out: the service would send it for ever."""
         try:
             return self._row(update) if await self._is_from_allowed_user(update) else None
         except WorldError:
@@ -201,7 +200,7 @@ class Intake:
             await self._answer_at_once(update)
 
     async def queue(self, turn: Turn) -> None:
-        """Have a turn done that has a row; where too many wait, whoever asked is told."""
+        """Run a turn that has a row; if too many wait, its user gets a notice."""
         if not self._turns.add(turn):
             await self._turn_store.save(replace(turn, stage=TurnStage.FAILED, fault="queue_full"))
             await self._send_limited(turn.place, TOO_MANY)
@@ -238,7 +237,7 @@ class Intake:
         assert row.pressed is not None, "the row of a press"
         if not await self._dispatch_press(row.pressed):
             try:
-                # A client shows that it waits until somebody says something.
+                # A client shows that it waits until a message is sent.
                 await self._chat.answer_press(row.pressed.press_id)
             except ChatFailed as problem:
                 log.info("a press was not settled: %s", problem)
@@ -260,7 +259,7 @@ class Intake:
         try:
             await self._chat.send(place, words)
         except ChatFailed as problem:
-            # It may have arrived, and is not worth being said twice.
+            # It may have arrived, and is not worth a repetition.
             log.warning("unverified in %s: %s", place.key, problem)
 
     def _enqueue(self, key: ConversationKey, work: Coroutine[Any, Any, None]) -> None:
@@ -274,7 +273,7 @@ class Intake:
         try:
             await work
         except Exception:
-            # One order that fails by a bug of ours must not keep the others from being heard.
+            # A bug in one command must not block the others.
             log.exception("an order was not carried out")
 
     def _on_order_done(self, key: ConversationKey, done: asyncio.Task[None]) -> None:

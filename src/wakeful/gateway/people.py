@@ -42,12 +42,12 @@ async def paired_users(store: Store) -> frozenset[int]:
 
 
 async def unpair(store: Store, user_id: int) -> bool:
-    """False: nobody with this id was paired."""
+    """False: no user with this id was paired."""
     return await store.drop_note(PAIRED, str(user_id))
 
 
 class People:
-    """Asked about everybody who writes."""
+    """Checks every user who writes."""
 
     def __init__(self, store: Store, chat: Chat, clock: Clock, access: Access) -> None:
         self._store = store
@@ -56,16 +56,15 @@ class People:
         self._access = access
 
     async def reload(self) -> None:
-        """Read who was paired, and who is not any more."""
+        """Read again which users are paired."""
         self._access = msgspec.structs.replace(self._access, paired=await paired_users(self._store))
 
     @property
     def count(self) -> int:
-        """How many people are heard."""
+        """The number of allowed users."""
         return len(self._allowed)
 
     def count_of(self, role: Role) -> int:
-        """How many of them are that."""
         return sum(self.role_of(each) is role for each in self._allowed)
 
     @property
@@ -79,7 +78,7 @@ class People:
         return self.role_of(update.user_id) is not Role.NOBODY
 
     async def try_pairing(self, message: IncomingMessage) -> bool:
-        """Whether a stranger's message was the code; then they are heard from their next message on."""
+        """Whether an unknown user's message was the code; the user is allowed from the next message on."""
         # A code that others can read is none: only what is written to the bot alone counts.
         if not looks_like_code(message.text) or not message.place.is_private or message.forwarded:
             return False

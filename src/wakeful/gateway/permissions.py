@@ -43,7 +43,7 @@ from wakeful.storage.note_decoding import decode_note_values
 KIND: Final = "gateway.question"
 PREFIX: Final = "ask"
 NOT_DONE: Final = "That did not arrive. Please press again in a moment."
-# A daemon that is away when a question expires is told so when it is back.
+# A daemon that is away when a question expires gets the denial when it is back.
 RETRY_SECONDS: Final = 5.0
 TOOL_CHARS_MAX: Final = 100
 
@@ -55,15 +55,14 @@ CHOICE_TEXTS: Final = {
     PermissionChoice.ALLOW_SESSION: "Allowed for this session: exactly this call.",
     PermissionChoice.DENY: "Denied.",
 }
-# What "for this session" covers is said before somebody presses it. An agent may have changed its folder by then.
+# The text says what "for this session" covers before a person presses it. An agent may have changed its folder by
+# then.
 SESSION_SCOPE_TEXT: Final = "“For this session” covers exactly this call, word for word, in whatever folder the agent is by then, and no other."
 EXPIRED: Final = "Nobody answered: denied."
 NOT_ASKED: Final = "It is no longer asked."
 
 
 class _ReplyResult(Enum):
-    """What became of an answer on its way to the agent."""
-
     DELIVERED = "told"
     # The question is not open any more, or its agent is gone.
     NOT_ASKED = "not asked"
@@ -71,7 +70,7 @@ class _ReplyResult(Enum):
     NOT_DELIVERED = "untold"
 
 
-# One that was written and not seen to arrive counts as told: its turn says so.
+# A message without a confirmed delivery counts as sent: its turn says so.
 _REPLY_RESULTS: Final = {
     ActionOutcome.DECLINED: _ReplyResult.NOT_ASKED,
     ActionOutcome.INEFFECTIVE: _ReplyResult.NOT_DELIVERED,
@@ -79,7 +78,7 @@ _REPLY_RESULTS: Final = {
 
 
 class ChatQuestion(Struct, frozen=True, kw_only=True):
-    """A question of a turn that runs, and the message it is shown in. `said`: how it was answered, if it was."""
+    """A question of a running turn, and the message that shows it. `said`: how it was answered, if it was."""
 
     name: str
     question_id: str
@@ -88,7 +87,7 @@ class ChatQuestion(Struct, frozen=True, kw_only=True):
     tool: str
     shown: str
     until: float
-    # The digest of the whole call; empty: nobody knows it, and it can be allowed once only.
+    # The digest of the whole call; if it is empty, the call can be allowed once only.
     call: str = ""
     # Whose message the agent works on; 0: an earlier version did not say.
     user_id: int = 0
@@ -124,14 +123,14 @@ class ChatQuestions:
         self._role_of = role_of
         self._seconds_max = seconds_max
         self._questions: dict[str, ChatQuestion] = {}
-        # Each waits for its own end, and is shown by a task of its own: a chat that is out delays nobody.
+        # Each has its own expiry and its own display task: a chat that is down delays no other.
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._show_tasks: dict[str, asyncio.Task[None]] = {}
-        # What is being answered, and how: it is heard that it was, before we are told.
+        # Questions being answered, and the answers: the event that it was answered may come before the reply.
         self._pending_answers: dict[str, str] = {}
 
     async def restore(self) -> None:
-        """Recall what an earlier gateway asked; whether it is still open is heard of its turn."""
+        """Load the questions of an earlier gateway; the events of its turn say whether each is still open."""
         for question in decode_note_values(await self._store.notes(KIND), _decode):
             if question.said:
                 self._questions[question.name] = question
@@ -144,9 +143,10 @@ class ChatQuestions:
         return any(each.session_id == session_id and not each.said for each in self._questions.values())
 
     async def ask(self, place: Place, session_id: str, asked: PermissionAsked, user_id: int) -> None:
-        """Show the question, unless it was shown before or somebody has allowed this very call for the whole session.
+        """Show the question, unless it was shown before or a person has allowed this exact call for the whole
+        session.
 
-        `user_id`: whose message the agent works on; they and the admins may answer.
+        `user_id`: the author of the prompt; the author and the admins may answer.
         """
         if self._find(session_id, asked.question_id) is not None:
             return
@@ -168,7 +168,9 @@ class ChatQuestions:
         self._wait_for(question)
 
     async def on_press(self, press: ButtonPress) -> bool:
-        """Answer what was asked; False if this is no button of ours. Whoever asked the agent may, and every admin."""
+        """Answer a question; False if the button belongs to another part. The author of the prompt and every
+        admin may.
+        """
         prefix, _, rest = press.choice.partition(":")
         name, _, choice = rest.partition(":")
         if prefix != PREFIX:
@@ -185,7 +187,7 @@ class ChatQuestions:
     async def on_answered(
         self, session_id: str, question_id: str, words: str = "Answered elsewhere."
     ) -> None:
-        """It is open no longer, whoever answered it."""
+        """It is no longer open, whatever answered it."""
         question = self._find(session_id, question_id)
         if question is not None and question.name not in self._pending_answers:
             await self._close(question, words)
@@ -242,7 +244,7 @@ class ChatQuestions:
             del self._show_tasks[name]
 
     async def _decide(self, question: ChatQuestion, choice: PermissionChoice) -> str:
-        """Give the answer; what to say to whoever pressed."""
+        """Give the answer; returns the text for the person who pressed."""
         reply = PermissionReply.DENY if choice is PermissionChoice.DENY else PermissionReply.ALLOW
         try:
             told = await self._answer(question, reply, CHOICE_TEXTS[choice])
@@ -250,7 +252,7 @@ class ChatQuestions:
             log.warning("a question of %s could not be answered: %s", question.session_id, problem)
             told = _ReplyResult.NOT_DELIVERED
         if told is _ReplyResult.DELIVERED and choice is PermissionChoice.ALLOW_SESSION:
-            # Only now: whoever reads that it did not arrive has allowed nothing.
+            # Only now: a person who reads that it did not arrive has allowed nothing.
             await self._conversations.allow(question.place.key, question.session_id, question.call)
         return {
             _ReplyResult.DELIVERED: CHOICE_TEXTS[choice],
@@ -276,7 +278,7 @@ class ChatQuestions:
         return conversation is not None and bool(call) and call in conversation.allowed
 
     async def _answer_allowed(self, session_id: str, question_id: str) -> bool:
-        """Say that it was allowed before. False: the agent was not told, so a person is asked."""
+        """Answer that it was allowed before. False: the agent did not get that, so a person is asked."""
         try:
             return (
                 await self._reply(session_id, question_id, PermissionReply.ALLOW)
@@ -331,7 +333,7 @@ class ChatQuestions:
             await self._clock.sleep(RETRY_SECONDS)
 
     async def _deny(self, name: str) -> bool:
-        """Deny what nobody answered. False: nobody was there to be told."""
+        """Deny an expired question. False: the daemon was not there to take it."""
         question = self._questions.get(name)
         if question is not None and not question.said:
             try:
@@ -367,7 +369,7 @@ def _question_text(asked: PermissionAsked) -> str:
 
 
 def _choices(question: ChatQuestion) -> tuple[PermissionChoice, ...]:
-    """What nobody can tell from other calls cannot be allowed for longer than once."""
+    """A call that cannot be told apart from others can be allowed only once."""
     return tuple(
         each for each in PermissionChoice if question.call or each is not PermissionChoice.ALLOW_SESSION
     )

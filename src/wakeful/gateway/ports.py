@@ -74,7 +74,7 @@ class Chat(Protocol):
         """Say it, as plain text; the number of the new message."""
 
     async def edit(self, place: Place, message_id: int, text: str, *, buttons: Buttons = ()) -> None:
-        """Let a message of ours say this instead; one that says it already is fine."""
+        """Replace the text of a message; the same text is no error."""
 
     async def draft(self, place: Place, draft_id: int, text: str) -> None:
         """Show a text that is still being written; private chats only."""
@@ -104,7 +104,7 @@ class Chat(Protocol):
 
 
 class Host(Protocol):
-    """None raises: what cannot be read is None in the reading, and nobody is a hog."""
+    """None raises: values that cannot be read are None in the reading, and no process counts as a hog."""
 
     async def read(self) -> HostReading:
         """The host now, without what only the gateway itself knows: Telegram and its errors."""

@@ -60,7 +60,7 @@ async def pair(config: Config, paths: StatePaths) -> str:
 
 
 async def unpair(config: Config, paths: StatePaths, user_id: int) -> bool:
-    """Stop hearing somebody who was paired. False: nobody with this id was."""
+    """Remove a paired user. False: no user with this id was paired."""
     async with _open_store(config, paths) as store:
         return await forget(store, user_id)
 

@@ -22,11 +22,11 @@ from wakeful.gateway.turn_context import TurnContext, TurnLimits, WorkspaceFor
 from wakeful.gateway.turn_store import Conversations, TurnStore
 from wakeful.storage.base import ActionOutcome
 
-# Why a conversation cannot go on, as the daemon says it: the next one begins anew.
+# The daemon's reasons why a conversation cannot continue: the next message starts a new one.
 CANNOT_CONTINUE: Final = frozenset(
     {"session-not-found", "not-managed", "conversation-unknown", "cannot-resume"}
 )
-# In these states a prompt that nobody saw arrive is being worked on.
+# In these states a prompt without a confirmed delivery is being worked on.
 AT_WORK: Final = frozenset({"prompting", "waiting"})
 
 log = logging.getLogger("wakeful.gateway")
@@ -34,8 +34,6 @@ T = TypeVar("T")
 
 
 class PromptDelivery:
-    """The way of a prompt to its session."""
-
     def __init__(
         self,
         *,
@@ -54,7 +52,6 @@ class PromptDelivery:
         self._limits = limits
 
     def provider_of(self, key: ConversationKey) -> str:
-        """The provider that answers in this conversation."""
         return self._workspace_for(key).provider
 
     async def deliver(self, context: TurnContext) -> NotBegun | None:
@@ -77,13 +74,15 @@ class PromptDelivery:
         return await self._save_result(context, workspace, answered)
 
     async def replacement_of(self, key: ConversationKey, session_id: str) -> SessionId | None:
-        """The session that a healer began anew in the name of this one."""
+        """The session that a healer started as a replacement for this one."""
         name = self._workspace_for(key).name
         heir = await self._sessions.find_by_name(name) if name else None
         return None if heir == session_id else heir
 
     async def _session_of(self, key: ConversationKey, workspace: Workspace) -> str:
-        """The one it has, if that is held as the configuration says now. Another one is ended: it may do other things."""
+        """Its session, if that matches the current configuration. Another one is ended: it may have other
+        permissions.
+        """
         known = self._conversations.get(key)
         if known is None or not known.session_id or known.held_as == workspace.fingerprint:
             return known.session_id if known is not None else ""
@@ -105,7 +104,7 @@ class PromptDelivery:
             answered = await self._send(turn)
             if answered.outcome is not ActionOutcome.DECLINED or context.turn.cut:
                 return answered
-            # Its process is gone: evicted, lost while nobody wrote, or replaced by the healer, who began anew.
+            # Its process is gone: evicted, lost while idle, or replaced by the healer.
             session_id = SessionId(turn.session_id)
             heir = await self._retry_while_away(lambda: self.replacement_of(turn.key, session_id))
             if heir is not None:
@@ -132,13 +131,13 @@ class PromptDelivery:
         if answered.outcome is ActionOutcome.DECLINED:
             return NotBegun(answered.words)
         if not session_id:
-            # A start that nobody saw the end of, and that left nothing to look at.
+            # A start without a known end, which left nothing to check.
             return NotBegun(answered.words, is_sure=answered.outcome is not ActionOutcome.UNVERIFIED)
         if turn.cut is not StopScope.CONVERSATION:
             await self._conversations.assign_session(turn.key, workspace, session_id)
         if answered.outcome is ActionOutcome.UNVERIFIED and not await self._is_at_work(session_id):
             return NotBegun(answered.words, is_sure=False)
-        # What had no effect may be told by the turn itself: a login that is refused is said there.
+        # The turn itself may say why there was no effect, such as a refused login.
         doubt = answered.words if answered.outcome is ActionOutcome.INEFFECTIVE else ""
         await context.save(stage=TurnStage.ASKED, session_id=session_id, doubt=doubt, epoch=answered.epoch)
         return None

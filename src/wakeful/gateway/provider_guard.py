@@ -30,7 +30,6 @@ class ProviderGuard:
         self._rejected_keys: dict[str, set[ConversationKey]] = {}
 
     def breaker(self, provider: str) -> Breaker:
-        """As it stands now."""
         return self._breakers.get(provider, Breaker()).at(self._clock.now().awake)
 
     def refusal(self, provider: str) -> str | None:
@@ -76,7 +75,7 @@ class ProviderGuard:
             await self._auth.on_login_succeeded(provider)
 
     def _outcome(self, key: ConversationKey, provider: str, fault: Fault | None) -> Outcome:
-        """What was rejected for its words counts once for each conversation: nobody can close a provider for the others."""
+        """A rejected answer counts once for each conversation: no single user can close a provider for the others."""
         rejected = self._rejected_keys.setdefault(provider, set())
         if fault is None:
             rejected.clear()
@@ -119,15 +118,13 @@ class AuthWatch:
 
     @property
     def providers(self) -> tuple[str, ...]:
-        """Those whose login is watched."""
         return tuple(self._logins)
 
     def mode(self, provider: str) -> AuthMode:
-        """How its login stands."""
         return self._modes.get(provider, AuthMode(provider))
 
     def refusal(self, provider: str) -> str | None:
-        """What the user is told at once instead of an answer; None while its login is good."""
+        """The text that the user gets at once instead of an answer; None while its login is good."""
         return USER_SENTENCE if self.mode(provider).is_degraded else None
 
     async def on_login_failed(self, provider: str) -> None:
@@ -135,7 +132,6 @@ class AuthWatch:
         await self._on_auth_event(provider, AuthEvent.TURN_REFUSED)
 
     async def on_login_succeeded(self, provider: str) -> None:
-        """A turn ended well."""
         await self._on_auth_event(provider, AuthEvent.TURN_WORKED)
 
     async def on_login_suspected(self, provider: str) -> None:
@@ -184,7 +180,7 @@ class AuthWatch:
 
     async def _send_pending(self) -> None:
         """Tell what is owed, in order. Whatever does not arrive is tried again with the next look."""
-        # What is on its way is not told a second time.
+        # An alert that is being delivered is not repeated.
         async with self._send_lock:
             while self._pending_alerts:
                 alert = self._pending_alerts[0]

@@ -124,7 +124,7 @@ def number_of(raw: Any) -> int | None:
 
 
 def read_update(raw: dict[str, Any], update_id: int, now_wall: float) -> Update:
-    """The update as one of ours. `now_wall` is when it arrived: presses carry no time."""
+    """The update as a record of the gateway. `now_wall` is when it arrived: presses carry no time."""
     try:
         if "callback_query" in raw:
             return _parse_press(raw["callback_query"], update_id, now_wall)
@@ -157,7 +157,7 @@ def _parse_message(raw: Any, update_id: int, *, edited: bool) -> Update:
 
 def _parse_press(raw: Any, update_id: int, now_wall: float) -> Update:
     press = msgspec.convert(raw, _Press)
-    # Without one it was pressed under a message that is not in any chat of ours.
+    # Without one the button was under a message that is in no chat of the bot.
     if press.message is None:
         return IgnoredUpdate(update_id)
     place, message_id = _place_of(press.message), press.message.message_id
@@ -343,7 +343,7 @@ class TelegramChat:
             raise _Failure(classify_failure(problem, self._token)) from None
 
     def _without_token(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Whoever knows our token can speak for us: it never leaves in words, of whatever shape it is."""
+        """The token gives control of the bot: it never leaves in a text, in any parameter."""
         return {
             name: value.replace(self._token, "[bot token]") if isinstance(value, str) else value
             for name, value in parameters.items()
@@ -370,7 +370,7 @@ def _open(token: str, api: str) -> "Bot":
 
 
 def _startup_error(failure: TelegramFailure) -> WorldError:
-    """A failure of the calls that show who we are."""
+    """A failure of the calls that identify the bot."""
     if failure.meaning is TelegramFailureKind.TAKEN:
         return BotInUse()
     # A token of no token's shape is an address that does not exist.
@@ -383,7 +383,7 @@ def _chat_error(failure: TelegramFailure) -> ChatFailed:
     if failure.meaning is TelegramFailureKind.FLOODED:
         seconds = min(max(failure.retry_after_seconds, 1.0), FLOOD_SECONDS_MAX)
         return ChatFlooded(reason=failure.reason, retry_after_seconds=seconds)
-    # A new token is a matter of minutes: what was to be said is still to be said then.
+    # A new token takes minutes: the message is still worth sending then.
     if failure.meaning in {TelegramFailureKind.UNREACHED, TelegramFailureKind.LOCKED}:
         return ChatUnreachable(reason=failure.reason)
     if failure.meaning in {TelegramFailureKind.REFUSED, TelegramFailureKind.TAKEN}:
@@ -392,7 +392,7 @@ def _chat_error(failure: TelegramFailure) -> ChatFailed:
 
 
 def _without_mentions(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Texts, which an agent may have written, without mentions of everybody: bots in a group act on them."""
+    """Texts, which an agent may have written, without mentions of all members: bots in a group act on them."""
     return {
         name: without_mentions_of_all(value) if name in _TEXTS and isinstance(value, str) else value
         for name, value in parameters.items()

@@ -23,11 +23,11 @@ SavePart = Callable[[int, int], Awaitable[None]]
 
 
 class TurnLimits(Struct, frozen=True):
-    """In seconds. `turn`: how long nothing may be heard of a turn; `question`: how long one waits for its answer."""
+    """In seconds. `turn`: how long a turn may have no event; `question`: how long one waits for its answer."""
 
     turn: float = 600.0
     question: float = 600.0
-    # How long somebody else than its user may leave a turn cut short before it counts as over.
+    # How long a turn that another party interrupted may stay so before it counts as over.
     cut_short: float = 60.0
     # How long a process that ended inside it may be missed: the healer takes two minutes at most to see one back.
     gone: float = 180.0
@@ -43,13 +43,13 @@ class AuthGate(Protocol):
     """The login state of every provider."""
 
     def refusal(self, provider: str) -> str | None:
-        """What the user is told at once instead of an answer; None while its login is good."""
+        """The text that the user gets at once instead of an answer; None while its login is good."""
 
     async def on_login_failed(self, provider: str) -> None:
         """A turn ended for want of a login."""
 
     async def on_login_suspected(self, provider: str) -> None:
-        """A turn ended well, and its answer reads like a login prompt: anybody can have a model say that."""
+        """A turn ended well, and its answer reads like a login prompt: any user can have a model write that."""
 
     async def on_login_succeeded(self, provider: str) -> None:
         """A turn ended well."""
@@ -62,7 +62,7 @@ class AnswerMessages(Protocol):
         """Let the placeholder appear, unless it is there."""
 
     def grow(self, text: str) -> None:
-        """The whole answer as far as it is there. Nobody waits for it to be seen."""
+        """The whole answer so far. Does not wait until it is shown."""
 
     def writing(self) -> AbstractAsyncContextManager[None]:
         """While inside, it is shown that an answer is being written, and the answer as it grows."""
@@ -101,7 +101,7 @@ class TurnContext:
 
     async def save(self, **changes: Any) -> None:
         """Change it, durably."""
-        # Here first: whoever changes it while the store is busy changes what is newest.
+        # In memory first: a change while the store is busy starts from the newest value.
         self.turn = replace(self.turn, **changes)
         await self._turn_store.save(self.turn)
 
@@ -110,7 +110,7 @@ class TurnContext:
         await self.answer.send_placeholder(self.turn.message_id)
 
     async def save_answer(self, text: str, fault: str, spent: Spent = NO_COST, withheld: str = "") -> None:
-        """What will be said is kept before it is said, and so is what will not."""
+        """Store the text to send, and what is withheld, before it is sent."""
         tokens = (spent.input_tokens, spent.output_tokens)
         kept = {"text": text, "fault": fault, "withheld": withheld}
         await self.save(stage=TurnStage.ANSWERING, **kept, cost_usd=spent.cost_usd, tokens=tokens)

@@ -61,26 +61,26 @@ log = logging.getLogger("wakeful.gateway")
 
 
 class TurnStopped(Struct, frozen=True):
-    """Its user stopped it, or somebody else cut it short and nobody went on. `text`: what it had said by then."""
+    """Its user stopped it, or another party interrupted it and it did not continue. `text`: its text until then."""
 
     text: str
 
 
 class SessionLost(Struct, frozen=True):
-    """Nobody knows its session any more."""
+    """Its session is unknown now."""
 
 
 TurnEnd = Ended | Gone | TimedOut | NotBegun | TurnStopped | SessionLost
 
 
 class AnswerJudge:
-    """Remembers the last answers of every conversation: a loop is told by them."""
+    """Remembers the last answers of every conversation: they show a loop."""
 
     def __init__(self) -> None:
         self._recent: dict[ConversationKey, Recent] = {}
 
     def judge(self, turn: Turn, end: TurnEnd) -> tuple[Fault | None, str]:
-        """Whether it failed, and what is said. Nothing a client says about a failure is in it."""
+        """Whether it failed, and the text to send, which contains nothing that a client says about a failure."""
         if isinstance(end, SessionLost):
             return Fault(Category.PROCESS_CRASH, Category.PROCESS_CRASH), LOST_TEXT
         if isinstance(end, TurnStopped):
@@ -111,11 +111,11 @@ class AnswerJudge:
             return None
         log.warning("an answer of %s was rejected: %s", turn.session_id, reason)
         fault = classify(Rejected(reason))
-        # An error that speaks of credentials: no restart gives it any.
+        # An error about credentials: a restart does not help.
         return fault if fault is None or tier is None else Fault(fault.category, AUTH_REQUIRED)
 
     def _remember(self, key: ConversationKey, recent: Recent) -> None:
-        """A dict keeps its order: who has not written for longest is forgotten first."""
+        """A dict keeps its order: the conversation that was silent longest is forgotten first."""
         self._recent[key] = recent
         if len(self._recent) > KEYS_MAX:
             del self._recent[next(iter(self._recent))]
@@ -181,7 +181,7 @@ class TurnListener:
             hearing.cancel()
             limit.cancel()
             await asyncio.gather(hearing, limit, return_exceptions=True)
-        # Only now: where we are ended ourselves, its questions stay open for whoever goes on.
+        # Only now: if this process ends, its questions stay open for the next one.
         await self._questions.on_turn_end(self.session_id)
         return end
 

@@ -32,10 +32,10 @@ from wakeful.gateway.turn_store import Conversations, TurnStore
 DROP_SECONDS: Final = 3600.0
 # How soon after the end of a pause idle sessions are ended.
 PAUSE_CHECK_SECONDS: Final = 10.0
-# A turn that a full disk or a bug of ours left in its middle. A bug stays one: then only the next start tries again.
+# A turn that a full disk or a bug interrupted. After a bug only the next start tries again.
 RETRY_SECONDS: Final = 30.0
 TRIES_MAX: Final = 5
-# A daemon that is away is waited for as long as a turn waits for it (needs.Limits); whoever needs the place waits, too.
+# The gateway waits for a missing daemon as long as a turn does (TurnLimits); users of the place wait, too.
 END_RETRY_SECONDS: Final = 2.0
 AWAY_SECONDS_MAX: Final = 600.0
 
@@ -203,12 +203,12 @@ class TurnQueue:
             return False
 
     async def adopt_replacements(self) -> None:
-        """Give those that a healer began anew, while nobody wrote, the places of those they replaced."""
+        """Give replacements that a healer started between messages the places of the sessions they replaced."""
         keys = self.pool.keys()
         for key in keys:
             session_id = self.pool.session_of(key)
             heir = await self._replacement_of(key, session_id) if session_id else None
-            # While that was asked somebody may have written.
+            # A message may have arrived meanwhile.
             if heir is None or self.pool.is_busy(key) or self.pool.session_of(key) != session_id:
                 continue
             log.warning("%s goes on with %s: %s was given up", key, heir, session_id)
@@ -223,19 +223,21 @@ class TurnQueue:
             return None
 
     def progressing_keys(self, seconds: float) -> frozenset[ConversationKey]:
-        """Those of whose turn something was heard within so many seconds."""
+        """The keys whose turn had an event within so many seconds."""
         keys = self.pool.keys()
         return frozenset(key for key in keys if self._runner.is_active_within(key, seconds))
 
     def _begin(self, following: Next[Turn]) -> None:
-        """Before anybody else's turn: whoever stops it from now on finds it."""
+        """Before any other turn: a stop from now on finds it."""
         before = [self._ending_sessions[following.key].task] if following.key in self._ending_sessions else []
         if following.evicted is not None:
             before.append(self._end_session(following.evicted).task)
         self._spawn(self._run_turn(following.key, self._runner.begin(following.item), before))
 
     def _end_session(self, evicted: Evicted[Turn]) -> _EndingSession:
-        """End a session while others go on; only its own conversation waits for that, and whoever gets its place."""
+        """End a session while others continue; only its own conversation waits for that, and the next user of
+        its place.
+        """
         if evicted.key in self._ending_sessions:
             return self._ending_sessions[evicted.key]
         leaving = self._ending_sessions[evicted.key] = _EndingSession()
@@ -246,7 +248,7 @@ class TurnQueue:
     def _on_session_ended(self, key: ConversationKey, leaving: _EndingSession) -> None:
         self._ending_sessions.pop(key, None)
         leaving.first_try.set()
-        # Whoever waits for a place may have it.
+        # The next waiting conversation may have the place.
         self._wake.set()
 
     async def _run_turn(
@@ -276,7 +278,7 @@ class TurnQueue:
             except (WorldError, DaemonRefused) as problem:
                 log.warning("turn %d of %s waits: %s", turn.update_id, turn.key, problem)
             except Exception:
-                # A bug of ours must not keep the others from their turns.
+                # A bug in one turn must not block the others.
                 log.exception("turn %d of %s was left in its middle", turn.update_id, turn.key)
                 if tries > TRIES_MAX:
                     return

@@ -60,7 +60,7 @@ class TurnChecks(Struct, frozen=True):
 
 
 class TurnOutput(Struct, frozen=True):
-    """Where the answer of a turn goes, and who hears of its end."""
+    """Where the answer of a turn goes, and the observers of its end."""
 
     answers: AnswerFactory
     finish: AnswerFinishing
@@ -98,7 +98,7 @@ class TurnRunner:
         self._proposed_at: dict[ConversationKey, float] = {}
 
     def begin(self, turn: Turn) -> TurnContext:
-        """From now on it can be stopped, until `over` is said."""
+        """From now on it can be stopped, until `over` is called."""
         context = self._contexts[turn.key] = TurnContext(turn, self._turn_store, self._answers)
         return context
 
@@ -107,14 +107,14 @@ class TurnRunner:
         self._contexts.pop(key, None)
 
     async def run(self, context: TurnContext, farewell: OnConversationEnd, *, found: bool = False) -> None:
-        """Take it to its end. `found`: somebody began it before."""
+        """Run it to its end. `found`: an earlier run began it."""
         since = self._clock.now().awake
         key = context.turn.key
         fault: Fault | None = None
         try:
             fault = await self._run_steps(context, farewell, found=found)
         except ChatRefused as refused:
-            # Nobody is there to be told: the bot was sent away, or somebody deletes what it says.
+            # The chat takes no messages: the bot was removed, or a person deletes its messages.
             log.warning("%s cannot be answered: %s", key, refused)
             await _close(context, farewell, TurnStage.FAILED)
         finally:
@@ -124,7 +124,7 @@ class TurnRunner:
         await self._observer.on_turn_end(turn, fault, self._clock.now().awake - since)
 
     async def stop(self, key: ConversationKey, cut: StopScope = StopScope.TURN) -> None:
-        """Cut the turn of this key short, wherever it stands; a crash does not bring it back."""
+        """Interrupt the turn of this key at any stage; a crash does not bring it back."""
         context, ear = self._contexts.get(key), self._listeners.get(key)
         if context is None:
             return
@@ -150,7 +150,7 @@ class TurnRunner:
         return True
 
     async def replacement_of(self, key: ConversationKey, session_id: str) -> SessionId | None:
-        """The session that a healer began anew in the name of this one."""
+        """The session that a healer started as a replacement for this one."""
         return await self._prompt_delivery.replacement_of(key, session_id)
 
     def session_of(self, key: ConversationKey) -> str:
@@ -159,7 +159,7 @@ class TurnRunner:
         return context.turn.session_id if context is not None else ""
 
     def is_active_within(self, key: ConversationKey, seconds: float) -> bool:
-        """Whether a turn runs there of which something was heard in this time."""
+        """Whether a turn runs there that had an event within this time."""
         ear = self._listeners.get(key)
         return ear is not None and self._clock.now().awake - ear.last_event_at < seconds
 
@@ -187,7 +187,7 @@ class TurnRunner:
         return fault
 
     async def _produce_answer(self, context: TurnContext, *, found: bool) -> Fault | None:
-        """Until it is known and kept what is to be said."""
+        """Until the text to send is known and stored."""
         turn = context.turn
         provider = turn.provider or self._prompt_delivery.provider_of(turn.key)
         if turn.stage is TurnStage.PLACED:

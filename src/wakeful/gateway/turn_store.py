@@ -85,7 +85,7 @@ class TurnStore:
         return max(answered, key=lambda turn: turn.at, default=None)
 
     async def drop_old(self) -> int:
-        """Forget the turns that nobody can ask about any more; how many. Those that are not over stay."""
+        """Drop turns that are too old to be asked about; returns how many. Unfinished turns stay."""
         oldest = self._clock.now().wall - RETENTION_SECONDS
         if not any(at < oldest for at in self._accepted_at.values()):
             return 0
@@ -112,7 +112,7 @@ class TurnStore:
 
 
 CONVERSATION_KIND: Final = "gateway.conversation"
-# Older ones are asked about again: nobody remembers what they allowed before so many others.
+# Older calls are asked about again: people do not remember what they allowed so long ago.
 ALLOWED_MAX: Final = 200
 _decode_conversation: Final = json_decoder(Conversation)
 
@@ -153,7 +153,7 @@ class Conversations:
         await self._save(key, replace(kept, seated=True, used_at=self._clock.now().wall))
 
     async def replace_session(self, key: ConversationKey, heir: str) -> None:
-        """Another session, begun anew by a healer, holds the conversation as the one before it did."""
+        """A replacement session, started by a healer, takes over the conversation unchanged."""
         known = self._conversations.get(key)
         if known is not None:
             await self._save(key, replace(known, session_id=heir, allowed=()))
@@ -165,7 +165,7 @@ class Conversations:
             await self._save(key, replace(known, seated=False))
 
     async def forget(self, key: ConversationKey) -> None:
-        """The next message begins anew."""
+        """The next message starts a new session."""
         if self._conversations.pop(key, None) is not None:
             await self._store.drop_note(CONVERSATION_KIND, key)
 

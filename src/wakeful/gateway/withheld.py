@@ -19,14 +19,14 @@ PREFIX: Final = "show"
 LABEL: Final = "Show it anyway"
 SHOWN: Final = "Shown."
 NOT_SHOWN: Final = "It cannot be shown in this message."
-# It stands above what was held back, so that nobody takes it for a checked answer.
+# The warning above a withheld answer, so that it does not pass for a checked one.
 NOTE: Final = "Held back before, shown because you asked:"
 
 log = logging.getLogger("wakeful.gateway")
 
 
 def withheld_text(end: TurnEnd, fault: Fault | None) -> str:
-    """The answer of a turn that ended well and was rejected; what is about a login is nobody's to read."""
+    """The answer of a turn that ended well and was rejected; text about a login is never shown."""
     if (
         fault is None
         or fault.pattern == AUTH_REQUIRED
@@ -42,7 +42,7 @@ def show_button(turn: Turn) -> Buttons:
 
 
 class WithheldAnswers:
-    """Takes the presses of that button."""
+    """Handles presses of that button."""
 
     def __init__(
         self, *, chat: Chat, answers: AnswerFactory, turn_store: TurnStore, role_of: Callable[[int], Role]
@@ -53,7 +53,7 @@ class WithheldAnswers:
         self._role_of = role_of
 
     async def on_press(self, press: ButtonPress) -> bool:
-        """Show what was held back; False if this is no button of ours."""
+        """Show the withheld answer; False if the button belongs to another part."""
         prefix, _, number = press.choice.partition(":")
         if prefix != PREFIX:
             return False
@@ -85,7 +85,7 @@ class WithheldAnswers:
 
 
 def _refusal(turn: Turn | None, press: ButtonPress, *, is_admin: bool) -> PressRefusal | None:
-    # One that is not over is still being said: nobody has seen its button.
+    # An unfinished turn is still being sent: its button is not visible yet.
     if turn is None or turn.pressed is not None or not turn.is_over:
         return PressRefusal.FORGED
     if turn.key != press.place.key:

@@ -25,15 +25,13 @@ TOKEN_BYTES: Final = 16
 
 
 class Role(StrEnum):
-    """What somebody is to the gateway."""
-
     NOBODY = "nobody"
     USER = "user"
     ADMIN = "admin"
 
 
 class Access(Struct, frozen=True):
-    """Who is heard: those the configuration lists and those who were paired. An admin is one of them, or nobody."""
+    """The allowed users: those the configuration lists and those who were paired. An admin is one of them."""
 
     allow: frozenset[int] = frozenset()
     admins: frozenset[int] = frozenset()
@@ -46,7 +44,7 @@ class Access(Struct, frozen=True):
 
 
 def stranger_line(user_id: int, allow: frozenset[int] = frozenset()) -> str:
-    """What the log says of somebody unknown: their id, and what would let them in."""
+    """The log line about an unknown user: the id, and how to allow it."""
     listed = ", ".join(str(each) for each in sorted({*allow, user_id}))
     return f"user {user_id} is not allowed and was told nothing. To allow: [gateway] allow = [{listed}]"
 
@@ -62,7 +60,7 @@ class Pairing(Struct, frozen=True):
         return self.tries_left > 0 and now < self.expires_at
 
     def tried(self, text: str, now: float) -> tuple["Pairing", bool]:
-        """The pairing after somebody sent this, and whether it was the code. A used one is closed."""
+        """The pairing after a user sent this, and whether it was the code. A used one is closed."""
         if not self.is_open(now):
             return self, False
         fits = compare_digest(_digest(text), self.digest)
@@ -78,13 +76,11 @@ def open_pairing(random_bytes: bytes, now: float) -> tuple[Pairing, str]:
 
 
 def looks_like_code(text: str) -> bool:
-    """Whether a stranger's message is a try at all; other words cost nobody a try."""
+    """Whether an unknown user's message counts as a try; other words do not."""
     return len(_normalize_code(text)) == CODE_CHARS and len(text) <= 2 * CODE_CHARS
 
 
 class PermissionChoice(StrEnum):
-    """What may be answered to a permission question."""
-
     ALLOW_ONCE = "allow_once"
     ALLOW_SESSION = "allow_session"
     DENY = "deny"
@@ -111,8 +107,6 @@ class Bound(Struct, frozen=True):
 
 
 class PressRefusal(StrEnum):
-    """Why a press does not count."""
-
     FORGED = "forged"
     ELSEWHERE = "elsewhere"
     NOT_YOURS = "not_yours"
@@ -120,7 +114,7 @@ class PressRefusal(StrEnum):
     LATE = "late"
 
 
-# The same words for whatever must not be told apart from outside.
+# The same text for everything that outsiders must not distinguish.
 PRESS_REFUSAL_TEXTS: Final = {
     PressRefusal.FORGED: "This button is no longer in use.",
     PressRefusal.ELSEWHERE: "This button is no longer in use.",
@@ -137,7 +131,7 @@ def new_token(random_bytes: bytes) -> str:
 
 
 def refused(bound: Bound | None, place: ConversationKey, role: Role, now: float) -> PressRefusal | None:
-    """Why this press does not count; None: it does. `bound`: what its token was kept for, None if nobody kept one."""
+    """Why this press does not count; None: it does. `bound`: the stored use of its token, None if there is none."""
     if bound is None or role is Role.NOBODY:
         return PressRefusal.FORGED
     if bound.place != place:

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-# A test that has told nothing for as long as silence is trouble (detect.silence_seconds) keeps nobody out any more.
+# A test without an event for as long as silence is a problem (detect.silence_seconds) no longer blocks others.
 TEST_SECONDS_MAX: Final = 600.0
 
 
@@ -32,8 +32,6 @@ class Outcome(StrEnum):
 
 
 class BreakerEvent(StrEnum):
-    """What changes a breaker's state."""
-
     FAILED_TOO_OFTEN = "failed too often"
     OPEN_TIME_OVER = "rested"
     TEST_FAILED = "a test failed"
@@ -89,7 +87,9 @@ class Breaker(Struct, frozen=True):
         return replace(seen, testing_since=now) if seen.state is BreakerState.HALF_OPEN else seen
 
     def after(self, outcome: Outcome, now: float, since: float | None = None) -> "Breaker":
-        """The breaker once a request ended so. `since`: when it went; one older than the last opening tells nothing new."""
+        """The breaker after a request ended so. `since`: when it was sent; one older than the last opening says
+        nothing new.
+        """
         seen = self.at(now)
         if since is not None and seen.opened_at is not None and since < seen.opened_at:
             return seen

@@ -18,8 +18,6 @@ from wakeful.judging.events import Failure
 
 
 class Category(StrEnum):
-    """What kind of failure it was."""
-
     TIMEOUT = "timeout"
     PROCESS_CRASH = "process_crash"
     MCP_TOOL_FAILURE = "mcp_tool_failure"
@@ -29,8 +27,6 @@ class Category(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why the validator rejects an answer."""
-
     EMPTY = "empty"
     ERROR_LEAK = "error_leak"
     CONFUSION = "confusion"
@@ -45,7 +41,7 @@ CATEGORY_OF: Final[Mapping[Reason, Category]] = {
     Reason.TRUNCATED: Category.INVALID_RESPONSE,
     Reason.LOOP: Category.INVALID_RESPONSE,
 }
-# These are no answer at all, and say that something is wrong with who gave them; the others are judged by their words.
+# These are no answers, and mean that the provider has a problem; others are judged by their text.
 NO_ANSWER: Final = frozenset({Reason.EMPTY, Reason.ERROR_LEAK})
 AUTH_REQUIRED: Final = "auth_required"
 USAGE_LIMITED: Final = "usage_limited"
@@ -60,7 +56,7 @@ class TimedOut(Struct, frozen=True):
 class NotBegun(Struct, frozen=True):
     """There was no session to take the prompt. `words` are the daemon's or the client's, redacted.
 
-    `is_sure`: False where nobody knows whether it was taken.
+    `is_sure`: False if it is unknown whether it was taken.
     """
 
     words: str
@@ -82,7 +78,7 @@ class Fault(Struct, frozen=True):
 
     category: Category
     pattern: str
-    # False: an answer was judged by its words, which one conversation can bring about for everybody.
+    # False: judged by the text of an answer, which one conversation can provoke for all.
     of_provider: bool = True
 
     @property
@@ -99,7 +95,7 @@ MEANINGS: Final[Mapping[Category, str]] = {
     Category.CONFUSION: "the validator rejected the answer: confusion",
     Category.UNKNOWN: "the turn failed in another way: the provider's errors, a refused login, a usage limit",
 }
-# One clear sentence for whoever asked; what exactly went wrong is for the operator.
+# One clear sentence for the user; the exact error is for the operator.
 USER_TEXTS: Final[Mapping[Category, str]] = {
     Category.TIMEOUT: "This took too long and was given up. Please try again, perhaps with a smaller step.",
     Category.PROCESS_CRASH: "The agent stopped in the middle of its work. Please send your message again.",
@@ -132,7 +128,7 @@ def classify(end: End) -> Fault | None:
 
 
 def user_words(fault: Fault) -> str:
-    """What the user is told. Nothing of what the client said is in it."""
+    """The text for the user. It contains nothing of the client's text."""
     return USAGE_LIMIT_TEXT if fault.pattern == USAGE_LIMITED else USER_TEXTS[fault.category]
 
 
@@ -147,7 +143,7 @@ def _classify_failure(failure: Failure, words: str) -> Fault:
 
 
 def _classify_text(words: str, otherwise: Category) -> Fault:
-    """By the client's own words, of which the last lines count: a crash's cause stands at its end."""
+    """By the client's own text, of which the last lines count: a crash has its cause at its end."""
     if any(auth_tier(line) is AuthTier.SURE for line in words.splitlines()[-20:]):
         return Fault(otherwise, AUTH_REQUIRED)
     return _fault_of(Category.MCP_TOOL_FAILURE if _MCP.search(words) else otherwise)

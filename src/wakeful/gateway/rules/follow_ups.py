@@ -19,8 +19,6 @@ DECISION_CHARS_MAX: Final = 200
 
 
 class Action(StrEnum):
-    """What can be done with an answer."""
-
     REGEN = "regen"
     SHORT = "short"
     DEEP = "deep"
@@ -41,7 +39,7 @@ CUES: Final[Mapping[str, Action]] = {
     "shorter": Action.SHORT,
     "deeper": Action.DEEP,
 }
-# None repeats a side effect: an answer is written anew, nothing is done anew.
+# None repeats a side effect: only the answer is written again.
 PROMPTS: Final[Mapping[Action, str]] = {
     Action.REGEN: "Answer my last question again, in another way. Do not repeat anything you did for it.",
     Action.SHORT: "Give your last answer again, much shorter: only what matters. Do nothing else.",

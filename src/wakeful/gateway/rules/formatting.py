@@ -39,7 +39,7 @@ def after_line(fence: Fence | None, line: str) -> Fence | None:
     """The block that is open behind this line, given the one that was open before it."""
     if fence is not None:
         return None if fence.is_closed_by(line) else fence
-    # Most lines are no fence, and a look at their first sign tells.
+    # Most lines are no fence, and their first character shows it.
     if line.lstrip(" ")[:1] not in ("`", "~") or (found := _OPENING.match(line)) is None:
         return None
     return Fence(found[1] or found[3], (found[2] or found[4] or "").rstrip())
@@ -62,7 +62,7 @@ def prose_lines(text: str) -> Iterator[str]:
 
 
 def code_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Where code stands: blocks with their fences, line by line, and inline code in the lines between them."""
+    """The positions of code: blocks with their fences, line by line, and inline code in the lines between them."""
     fence: Fence | None = None
     position = 0
     for line in text.split("\n"):
@@ -79,7 +79,7 @@ def code_spans(text: str) -> Iterator[tuple[int, int]]:
 UNITS_MAX: Final = 4096
 # A line break and the longest fence there is.
 CLOSING_UNITS: Final = 1 + MARKS_MAX
-# What is longer than this in messages is a file; nobody scrolls through more.
+# A longer answer becomes a file; people do not scroll through more.
 PARTS_MAX: Final = 20
 # The best of these that leaves a message at least half full: paragraph, line, sentence, word.
 _CUT_PATTERNS: Final = (
@@ -106,7 +106,6 @@ class Growing:
         self._fence: Fence | None = None
 
     def add(self, words: str) -> None:
-        """More of the text."""
         self._pending_text += words
         while (cut := self._cut()) is not None:
             self._cut_part(*cut)
@@ -165,7 +164,6 @@ def units(text: str) -> int:
 
 
 def _head(text: str, room: int) -> str:
-    """As much of its beginning as fits."""
     head = text[:room]
     # A character dropped gives back one unit or two, so half as many as are missing are never too many.
     while (spare := room - units(head)) < 0:

@@ -29,8 +29,6 @@ NAMES_SHOWN_MAX: Final = 5
 
 
 class HostCategory(StrEnum):
-    """What an alert is about."""
-
     DISK = "disk"
     MEMORY = "memory"
     LOAD = "load"
@@ -63,8 +61,6 @@ class HostReading(Struct, frozen=True):
 
 
 class WatchLimits(Struct, frozen=True):
-    """Limits of the host watch."""
-
     disk_percent: float = 90.0
     memory_percent: float = 96.0
     load_per_core: float = 2.0
@@ -75,8 +71,6 @@ DEFAULT_WATCH_LIMITS: Final = WatchLimits()
 
 
 class HostAlert(Struct, frozen=True):
-    """One thing that is wrong."""
-
     category: HostCategory
     key: str
     text: str
@@ -108,13 +102,13 @@ def format_reading(reading: HostReading) -> str:
 
 
 class Told(Struct):
-    """What was told and when, by key and by category."""
+    """The sent alerts with their times, by key and by category."""
 
     keys: dict[str, float] = field(default_factory=dict)
     categories: dict[HostCategory, float] = field(default_factory=dict)
 
     def due(self, alerts: Sequence[HostAlert], now: float) -> tuple[HostAlert, ...]:
-        """Those that may be told now: one of a category at most, the others come when it has rested."""
+        """The alerts to send now: at most one of a category, the others after its rest."""
         found: dict[HostCategory, HostAlert] = {}
         for alert in alerts:
             if not self._is_cooling_down(alert, now):
@@ -139,7 +133,6 @@ class ErrorCounts:
         self._minutes: deque[tuple[int, int]] = deque()
 
     def add(self, now: float) -> None:
-        """An error happened."""
         minute = int(now // 60)
         count = self._minutes.pop()[1] if self._minutes and self._minutes[-1][0] == minute else 0
         self._minutes.append((minute, count + 1))
@@ -237,8 +230,6 @@ FAILURES_MAX: Final = 1000
 
 
 class HealKind(StrEnum):
-    """What can be proposed."""
-
     RESTART_KEY = "restart_key"
     RESTART_ALL = "restart_all"
     COLLECT_MEMORY = "collect_memory"
@@ -301,7 +292,7 @@ HEAL_RULES: Final[Mapping[HealKind, HealRule]] = {
 
 
 class Failed(Struct, frozen=True):
-    """A turn that failed: when, how, and in which conversation; None if nobody knows."""
+    """A failed turn: when, how, and in which conversation, if that is known."""
 
     at: float
     pattern: str
@@ -322,8 +313,6 @@ class Hog(Struct, frozen=True):
 
 
 class HealLimits(Struct, frozen=True):
-    """Limits of self-heal, in percent."""
-
     memory_percent: float = 96.0
     disk_percent: float = 90.0
     runaway_cpu_percent: float = 90.0
@@ -334,7 +323,7 @@ DEFAULT_HEAL_LIMITS: Final = HealLimits()
 
 
 class Signals(Struct, frozen=True):
-    """How the gateway is. None: nobody knows, and nothing is proposed for it."""
+    """The state of the gateway. None: unknown, and nothing is proposed for it."""
 
     failures: tuple[Failed, ...] = ()
     # Conversations whose session is gone, or whose turn is silent beyond its limit.
@@ -454,7 +443,7 @@ def _is_cooling_down(proposal: Proposal, history: HealHistory, now: float) -> bo
 
 
 def _unless_covered(proposals: Iterator[Proposal]) -> Iterator[Proposal]:
-    """Who is brought back with everybody is not brought back alone, too."""
+    """A session that is restarted with all others is not restarted alone, too."""
     kept = list(proposals)
     all_at_once = any(each.kind is HealKind.RESTART_ALL for each in kept)
     yield from (each for each in kept if not (all_at_once and each.kind is HealKind.RESTART_KEY))

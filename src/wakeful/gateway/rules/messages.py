@@ -17,7 +17,7 @@ MAIN_THREAD: Final = "main"
 
 
 class Place(Struct, frozen=True):
-    """A chat, or one topic of it. `is_private`: nobody else reads it."""
+    """A chat, or one topic of it. `is_private`: no other person reads it."""
 
     chat_id: int
     thread_id: int | None = None
@@ -51,7 +51,9 @@ class IncomingMessage(Struct, frozen=True, tag="message"):
 
 
 class ButtonPress(Struct, frozen=True, tag="press"):
-    """A button under one of our messages. `choice` is the data it carries, as the client sent it: anybody can forge it."""
+    """A press of a button under one of the bot's messages. `choice` is its data from the client, which can be
+    forged.
+    """
 
     update_id: int
     place: Place

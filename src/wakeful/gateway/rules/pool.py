@@ -57,13 +57,11 @@ class Next(Struct, Generic[Item], frozen=True):
 
 
 class KeyState(Struct, Generic[Item]):
-    """What is known of one key."""
-
     waiting: deque[Item]
     session_id: str = ""
     # One item at a time is in hand; until it is done the key is busy.
     is_running: bool = False
-    # It is being ended, and that takes a while: it has its place until then, and makes room for nobody else.
+    # It is being ended, which takes a while: until then it has its place, and makes no room.
     is_leaving: bool = False
     idle_since: float | None = None
 
@@ -92,7 +90,7 @@ class Pool(Generic[Item]):
 
     @property
     def next_check_at(self) -> float | None:
-        """When `expired` has something to say, if nobody writes until then."""
+        """When `expired` has its next entry, if no message comes until then."""
         if not self._idle:
             return None
         idle_since = self._states[next(iter(self._idle))].idle_since
@@ -150,7 +148,7 @@ class Pool(Generic[Item]):
         self._change(key, key_state, in_hand=False, session_id=key_state.session_id, now=now)
 
     def hold(self, key: ConversationKey, session_id: str, now: float, *, is_leaving: bool = False) -> None:
-        """This session is the key's: it was started, or found again after a restart of ours.
+        """Assign this session to the key: it was started, or found again after a restart.
 
         `is_leaving`: it was evicted and still runs; it counts until it is evicted once more, by name.
         """
@@ -172,7 +170,7 @@ class Pool(Generic[Item]):
         return tuple(evicted)
 
     def evict(self, key: ConversationKey, reason: EvictionReason, now: float) -> Evicted[Item] | None:
-        """Take a key's session away, busy or not: somebody asked for it. A restart keeps what waits, a stop drops it."""
+        """Take a key's session away, busy or not, on request. A restart keeps what waits, a stop drops it."""
         key_state = self._states.get(key)
         drops = key_state is not None and reason in STOPS and bool(key_state.waiting)
         if key_state is None or not (key_state.session_id or drops):
@@ -180,7 +178,6 @@ class Pool(Generic[Item]):
         return self._evict(key, reason, now)
 
     def evict_all(self, reason: EvictionReason, now: float) -> tuple[Evicted[Item], ...]:
-        """The same for every key."""
         found = (self.evict(key, reason, now) for key in self.keys())
         return tuple(each for each in found if each is not None)
 
@@ -214,7 +211,7 @@ class Pool(Generic[Item]):
     def _change(
         self, key: ConversationKey, key_state: KeyState[Item], *, in_hand: bool, session_id: str, now: float
     ) -> None:
-        """Set what decides where a key stands."""
+        """Set the values that decide the state of a key."""
         was_active = key_state.is_active
         key_state.is_running, key_state.session_id = in_hand, session_id
         self._active += key_state.is_active - was_active
@@ -224,7 +221,7 @@ class Pool(Generic[Item]):
 
     def _requeue(self, key: ConversationKey, key_state: KeyState[Item]) -> None:
         """Put a key where it belongs: with the ready ones, with the idle ones, or nowhere. Keeps its place in line."""
-        # Whoever is leaving has lost its place: it is ready, without a session, once it has left.
+        # A leaving session has lost its place: its key is ready, without a session, once it has left.
         is_ready = bool(key_state.waiting) and not key_state.is_running and not key_state.is_leaving
         _set_member(self._ready_with_session, key, belongs=is_ready and bool(key_state.session_id))
         _set_member(self._ready_without_session, key, belongs=is_ready and not key_state.session_id)

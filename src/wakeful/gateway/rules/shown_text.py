@@ -20,7 +20,7 @@ VIEW_UNITS_MAX: Final = 4000
 BEGINNING_UNITS_MAX: Final = 2048
 # Behind what is seen so much is looked at that no secret can begin before it.
 _WINDOW_CHARS: Final = REDACTED_CHARS_MAX
-# Longer than a key, and no more than a line of what nobody reads.
+# Longer than a key, and no more than a line of unread text.
 _BORDER_CHARS: Final = 200
 _BORDER: Final = "[withheld: no words here]"
 _PRIVATE_KEY: Final = re.compile(

@@ -100,7 +100,7 @@ def _open_tag_start(text: str) -> int:
 
 
 def _is_in_block(text: str, position: int) -> bool:
-    """Whether the line of this place stands in a code block, as far as the lines before it say."""
+    """Whether this line is in a code block, by the lines before it."""
     return open_at_end(text[: text.rfind("\n", 0, position) + 1]) is not None
 
 

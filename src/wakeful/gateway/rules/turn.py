@@ -13,15 +13,13 @@ from wakeful.gateway.rules.messages import ButtonPress, ConversationKey, Place
 
 
 class TurnStage(StrEnum):
-    """How far a turn has come."""
-
     ACCEPTED = "accepted"
     # Before, a placeholder may have been sent whose number was lost: it stays empty.
     PLACED = "placed"
     # The prompt is given to the session under the turn's key; asking again under it is safe.
     ASKING = "asking"
     ASKED = "asked"
-    # What to say is known and kept; parts of it may have been said.
+    # The text is known and stored; parts of it may have been sent.
     ANSWERING = "answering"
     DONE = "done"
     FAILED = "failed"
@@ -41,7 +39,7 @@ RETENTION_SECONDS: Final = 86_400.0
 
 
 class Turn(Struct, frozen=True, kw_only=True):
-    """`text` is what is said in the end, an answer or why there is none; `parts` are the messages that say it."""
+    """`text` is the final text, an answer or why there is none; `parts` are the messages that show it."""
 
     update_id: int
     place: Place
@@ -53,21 +51,21 @@ class Turn(Struct, frozen=True, kw_only=True):
     provider: str = ""
     # Empty while ASKING: the prompt begins a conversation.
     session_id: str = ""
-    # The process of that session that was given the prompt; 0: nobody says.
+    # The process of that session that got the prompt; 0 if unknown.
     epoch: int = 0
-    # What was said instead, where nobody saw the prompt arrive.
+    # The text that was sent instead, if the prompt was not seen to arrive.
     doubt: str = ""
     text: str = ""
     # By number from 0: the first one is the placeholder.
     parts: dict[int, int] = {}
     # The pattern of a failure, `refused` or `stopped`; empty for an answer.
     fault: str = ""
-    # An answer that the validator rejected: shown when somebody asks for it, once.
+    # An answer that the validator rejected: shown once, on request.
     withheld: str = ""
     cost_usd: float | None = None
     # In and out; nothing where the client does not say.
     tokens: tuple[int, int] = (0, 0)
-    # A stop is final, whoever goes on with the turn.
+    # A stop is final, whichever process continues the turn.
     cut: StopScope = StopScope.NOTHING
     # A button that was pressed: no turn, but kept like one until it was seen to.
     pressed: ButtonPress | None = None
@@ -86,10 +84,11 @@ class Conversation(Struct, frozen=True, kw_only=True):
 
     provider: str
     session_id: str = ""
-    # The stamp of how it is held: where, by which program, with which permissions.
+    # A digest of how it is run: where, by which program, with which permissions.
     held_as: str = ""
     # Its session was not ended by us: it has a place in the pool.
     seated: bool = False
     used_at: float = 0.0
-    # Calls that somebody allowed for this session, by their digests. Earlier versions kept names of tools: those allow nothing.
+    # Calls that a person allowed for this session, by their digests. Earlier versions stored names of tools: those
+    # allow nothing.
     allowed: tuple[str, ...] = ()

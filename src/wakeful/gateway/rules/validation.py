@@ -42,8 +42,6 @@ class Finish(StrEnum):
 
 
 class Exchange(Struct, frozen=True):
-    """What was asked and what was answered."""
-
     asked: str
     answered: str
 
@@ -54,7 +52,7 @@ class Recent(Struct, frozen=True):
     exchanges: tuple[Exchange, ...] = ()
 
     def after(self, asked: str, answered: str) -> "Recent":
-        """With one more. Rejected answers belong here too: a loop is told by them."""
+        """With one more answer. Rejected answers belong here too: they show a loop."""
         return Recent((*self.exchanges, Exchange(_head(asked), answered))[-RECENT_MAX:])
 
 
@@ -62,7 +60,7 @@ NOTHING_RECENT: Final = Recent()
 
 
 class Candidate(Struct, frozen=True):
-    """An answer that is to be judged. `asked`: the prompt; empty if nobody knows."""
+    """An answer to judge. `asked`: the prompt; empty if unknown."""
 
     text: str
     asked: str = ""
@@ -71,7 +69,7 @@ class Candidate(Struct, frozen=True):
 
 
 class ValidationRule(Struct, frozen=True):
-    """When a reason speaks, in words too, and what it never minds."""
+    """When a reason applies, also in words, and its exceptions."""
 
     applies: Callable[[Candidate], bool]
     words: str
@@ -97,7 +95,7 @@ def similarity(one: str, other: str) -> float:
     return float(min(ends, 2 * min(len(one), len(other)) / (len(one) + len(other))))
 
 
-# What Claude Code writes where the model said nothing.
+# What Claude Code writes if the model sent no text.
 _NOTHING_SAID: Final = frozenset({"", "(no content)", "no response requested."})
 
 
@@ -131,7 +129,7 @@ _EXPLAINS: Final = re.compile(
 # Below a trace a program may print one word and a colon, or a part of a path; a person writes a sentence, asks, or
 # names the cause in bold.
 _SENTENCE: Final = re.compile(r"(?:[^\W\d_a-z](?![\w.]*:\s)\S*(?:\s+\S+){2,}\s?[.!?]|\*\*\w.*)")
-# Whoever asks about one of these may be shown one.
+# A user who asks about one of these may get one shown.
 _ASKED_FOR: Final = re.compile(
     r"\b(?:errors?|exceptions?|trace\w*|stack|logs?|output|crash\w*|fail\w*|wrong|broken|status)\b",
     re.IGNORECASE,
@@ -139,7 +137,7 @@ _ASKED_FOR: Final = re.compile(
 
 
 def _leaks_an_error(candidate: Candidate) -> bool:
-    """An error alone, or a trace that is most of what stands outside of code, and that nobody asked for."""
+    """An error alone, or a trace that is most of the text outside of code, and that the user did not ask for."""
     lines = [line for line in prose_lines(candidate.text) if line.strip()]
     if len(lines) == 1 and candidate.text.strip() == lines[0].strip():
         return _is_bare_error(lines[0].strip(), candidate.asked)
@@ -211,7 +209,7 @@ _FILLER: Final = re.compile(
     r"(?:hmm+|oh|ah|hi|hello|hey|sorry|apologies|i apologi[sz]e|i(?:'m| am) (?:so |very )?sorry|my apologies"
     r"|(?:sorry|apologies) (?:about|for) (?:that|the confusion)|i apologi[sz]e for (?:that|the|any) confusion"
     r"|(?:but|and)|(?:i(?:'m| am) )?happy to help|thank you|thanks"
-    # A greeting, and what follows one: said to somebody who said hello.
+    # A greeting and what follows it: an answer to a user who said hello.
     r"|(?:hi|hello|hey)(?: there| again)?|good (?:morning|afternoon|evening)|welcome(?: back)?"
     r"|(?:how|what) can i (?:help|do)(?: (?:you|for you))?(?: (?:today|with|with that|with this))?)"
 )
