@@ -39,50 +39,28 @@ T = TypeVar("T")
 log = logging.getLogger("wakeful.hub")
 
 
-class HubObserves(OperatorError):
+class HubObserves(OperatorError, code="hub-observes", http_status=409, exit_code=1):
     """The mode is observe: Wakeful acts on nothing. Set daemon.mode to mine, and start it again."""
 
-    code = "hub-observes"
-    http_status = 409
-    exit_code = 1
 
-
-class NotStale(OperatorError):
+class NotStale(OperatorError, code="agent-not-stale", http_status=409, exit_code=1):
     """Agent {name} is {state}, not stale: there is no session to restart.{advice}"""
 
-    code = "agent-not-stale"
-    http_status = 409
-    exit_code = 1
 
-
-class AgentBusy(OperatorError):
+class AgentBusy(OperatorError, code="agent-busy", http_status=409, exit_code=1):
     """Agent {name} is in the middle of a turn (session {session}). To stop it all the same: wakeful agent stop {name} --yes"""
 
-    code = "agent-busy"
-    http_status = 409
-    exit_code = 1
 
-
-class AlreadyRuns(OperatorError):
+class AlreadyRuns(OperatorError, code="agent-runs", http_status=409, exit_code=1):
     """Agent {name} runs already: it was started by somebody else."""
 
-    code = "agent-runs"
-    http_status = 409
-    exit_code = 1
 
-
-class StoppedMeanwhile(OperatorError):
+class StoppedMeanwhile(OperatorError, code="agent-stopped-meanwhile", http_status=409, exit_code=1):
     """Agent {name} was stopped while it started."""
 
-    code = "agent-stopped-meanwhile"
-    http_status = 409
-    exit_code = 1
 
-
-class NotStopped(WorldError):
+class NotStopped(WorldError, code="agent-not-stopped"):
     """Agent {name} was told to stop, and is {state}: {reason}."""
-
-    code = "agent-not-stopped"
 
 
 class AgentSessions(Protocol):

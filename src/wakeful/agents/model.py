@@ -23,10 +23,8 @@ RESERVED: Final = frozenset({"heartbeat", "list", "start", "stop", "restart-sess
 READY_SECONDS: Final = 60.0
 
 
-class BadAgentName(OperatorError):
+class BadAgentName(OperatorError, code="bad-agent-name"):
     """{shown!r} cannot be an agent's name: small letters, digits, _ and - only, 40 at most, and not a command's name."""
-
-    code = "bad-agent-name"
 
 
 class AgentState(StrEnum):

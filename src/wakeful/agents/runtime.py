@@ -14,31 +14,20 @@ from wakeful.agents.model import AgentObservation, AgentSpec
 from wakeful.core.errors import OperatorError, WorldError
 
 
-class EngineGone(WorldError):
+class EngineGone(WorldError, code="engine-gone", retryable=True):
     """The engine at {address} does not answer: {reason}."""
 
-    code = "engine-gone"
-    retryable = True
 
-
-class ImageMissing(OperatorError):
+class ImageMissing(OperatorError, code="image-missing", http_status=409):
     """There is no image {image!r} on this engine. Build or load it first."""
 
-    code = "image-missing"
-    http_status = 409
 
-
-class CommandMissing(OperatorError):
+class CommandMissing(OperatorError, code="command-missing", http_status=409):
     """{command!r} is not in {where}: {reason}."""
 
-    code = "command-missing"
-    http_status = 409
 
-
-class NotReady(WorldError):
+class NotReady(WorldError, code="agent-not-ready"):
     """Agent {name} did not become ready ({seconds:g} s are allowed): {reason}."""
-
-    code = "agent-not-ready"
 
 
 class UndeclaredAgent(Struct, frozen=True):

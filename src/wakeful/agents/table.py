@@ -45,19 +45,12 @@ _SESSION_DEAD: Final = "session dead"
 log = logging.getLogger("wakeful.hub")
 
 
-class AgentNotFound(OperatorError):
+class AgentNotFound(OperatorError, code="agent-not-found", http_status=404):
     """No agent {shown!r}.{meant} `wakeful agent list` shows every one."""
 
-    code = "agent-not-found"
-    http_status = 404
 
-
-class AgentRefuses(OperatorError):
+class AgentRefuses(OperatorError, code="agent-refuses", http_status=409, exit_code=1):
     """Agent {name} is {state}{why}: {order} is taken only when it is {accepted}."""
-
-    code = "agent-refuses"
-    http_status = 409
-    exit_code = 1
 
 
 class AgentSnapshot(Struct, frozen=True):

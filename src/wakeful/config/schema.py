@@ -185,28 +185,20 @@ def _pattern_problem(text: str) -> str | None:
     return None
 
 
-class ConfigError(OperatorError):
+class ConfigError(OperatorError, code="bad-config"):
     """{problems}"""
 
-    code = "bad-config"
 
-
-class HomeMissing(ConfigError):
+class HomeMissing(ConfigError, code="home-missing"):
     """HOME is not set, so there is no place to look in. Set HOME, or WAKEFUL_HOME to a folder of your own."""
 
-    code = "home-missing"
 
-
-class HomeNotThere(ConfigError):
+class HomeNotThere(ConfigError, code="home-not-there"):
     """HOME is {shown!r}, and there is no such folder. Set HOME to yours, or WAKEFUL_HOME to a folder of your own."""
 
-    code = "home-not-there"
 
-
-class PathNotAbsolute(ConfigError):
+class PathNotAbsolute(ConfigError, code="path-not-absolute"):
     """{variable} is {shown!r}: it must be an absolute path."""
-
-    code = "path-not-absolute"
 
 
 class Mode(StrEnum):

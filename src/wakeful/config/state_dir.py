@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from wakeful.storage.base import Note
 
 
-class StateDirUnusable(WorldError):
+class StateDirUnusable(WorldError, code="home-unusable"):
     """The state folder {folder} cannot be made: {reason}. Set WAKEFUL_HOME to a folder that can be written to."""
-
-    code = "home-unusable"
 
 
 def require_home(environ: Mapping[str, str]) -> None:

@@ -84,10 +84,8 @@ def _describe_call(call: BriefedCall) -> str:
     return f"{call.tool} {quote(call.words)}{began}"
 
 
-class NestedTerminal(OperatorError):
+class NestedTerminal(OperatorError, code="nested-terminal"):
     """You are inside of another tmux server, and a session within a session takes every key twice. Detach first, or open another terminal and run: {command}"""
-
-    code = "nested-terminal"
 
 
 def attach_argv(pane: PaneAddress, inside: str | None) -> tuple[str, ...]:

@@ -46,12 +46,8 @@ from wakeful.sessions.session import TrackedSession
 from wakeful.storage.base import ActionOutcome
 
 
-class RemoteCallInterrupted(WorldError):
+class RemoteCallInterrupted(WorldError, code="cut-off-elsewhere", http_status=409, exit_code=1):
     """{shown} was cut off inside {calls}, which may have happened. Look what is there, then: wakeful session revive {shown} --yes"""
-
-    code = "cut-off-elsewhere"
-    exit_code = 1
-    http_status = 409
 
 
 class InterruptedCallClassifier(Protocol):
@@ -67,19 +63,12 @@ class RuleClassifier:
         return effects.interrupted_calls(session.activity)
 
 
-class AgentProcessAlive(WorldError):
+class AgentProcessAlive(WorldError, code="holder-alive", http_status=409, exit_code=1):
     """{shown} is run by process {pid} since {since}: one conversation has one owner. Stop that one first."""
 
-    code = "holder-alive"
-    exit_code = 1
-    http_status = 409
 
-
-class CannotResume(OperatorError):
+class CannotResume(OperatorError, code="cannot-resume", http_status=409):
     """{shown} cannot be continued: {reason}."""
-
-    code = "cannot-resume"
-    http_status = 409
 
 
 def remote_interrupted_calls(

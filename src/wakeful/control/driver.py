@@ -215,23 +215,17 @@ class HostProcesses(Protocol):
         """Open the event log by which a program without a conversation is watched."""
 
 
-class ConversationUnknown(OperatorError):
+class ConversationUnknown(OperatorError, code="conversation-unknown"):
     """There is no conversation {conversation} below {folder}. `wakeful ls --all` shows where it was held."""
 
-    code = "conversation-unknown"
 
-
-class PromptRefused(OperatorError):
+class PromptRefused(OperatorError, code="prompt-refused"):
     """This prompt cannot be delivered: {reason}."""
-
-    code = "prompt-refused"
 
 
 class LinesRefused(PromptRefused):
     """This prompt cannot be delivered: this program would take each of its lines for a prompt of its own."""
 
 
-class ArgumentRefused(OperatorError):
+class ArgumentRefused(OperatorError, code="argument-refused"):
     """{program} is driven by Wakeful here: {argument!r} cannot be given with it. {advice}"""
-
-    code = "argument-refused"

@@ -30,25 +30,16 @@ FOLLOW_SECONDS: Final = 2.0
 log = logging.getLogger("wakeful")
 
 
-class NotManaged(OperatorError):
+class NotManaged(OperatorError, code="not-managed", http_status=409):
     """{shown} was found, not handed over, so Wakeful does not touch it. `wakeful session adopt {shown}` changes that."""
 
-    code = "not-managed"
-    http_status = 409
 
-
-class HostedByAgent(OperatorError):
+class HostedByAgent(OperatorError, code="hosted-by-agent", http_status=409):
     """Agent {agent} hosts {shown}, so it is treated there: `wakeful attach {agent}`, `wakeful agent stop {agent}`."""
 
-    code = "hosted-by-agent"
-    http_status = 409
 
-
-class NothingToRelease(OperatorError):
+class NothingToRelease(OperatorError, code="nothing-to-release", http_status=409):
     """{shown} is only watched: there is nothing to release."""
-
-    code = "nothing-to-release"
-    http_status = 409
 
 
 class ManagedSessions:

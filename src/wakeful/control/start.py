@@ -51,28 +51,20 @@ INHERITED: Final = frozenset(
 )
 
 
-class BadName(OperatorError):
+class BadName(OperatorError, code="bad-name"):
     """{shown!r} cannot be a session's name: letters, digits, _ and - only, 64 characters at most."""
 
-    code = "bad-name"
 
-
-class NoCommand(OperatorError):
+class NoCommand(OperatorError, code="no-command"):
     """There is no command to run. Example: wakeful run -- claude"""
 
-    code = "no-command"
 
-
-class CodexNeedsExec(OperatorError):
+class CodexNeedsExec(OperatorError, code="codex-needs-exec"):
     """Codex is driven as `codex exec`: wakeful run -- codex exec "your prompt". Start the interactive one yourself and hand it over with `wakeful session adopt`."""
 
-    code = "codex-needs-exec"
 
-
-class NoHeadlessDriver(OperatorError):
+class NoHeadlessDriver(OperatorError, code="no-headless-driver"):
     """{program} has no way to be driven without a terminal: leave --headless out. With --detach it starts in a tmux of its own and you stay here."""
-
-    code = "no-headless-driver"
 
 
 class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -168,11 +160,8 @@ def plain_name(program: str) -> str:
 log = logging.getLogger("wakeful")
 
 
-class NameTaken(OperatorError):
+class NameTaken(OperatorError, code="name-taken", http_status=409):
     """The name {shown} is taken by {session}, which still runs. Choose another, or stop that one."""
-
-    code = "name-taken"
-    http_status = 409
 
 
 class Starter:

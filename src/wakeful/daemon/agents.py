@@ -50,10 +50,8 @@ _FIRST_NAMESPACE: Final = 0xEFFFFFFC
 log = logging.getLogger("wakeful.hub")
 
 
-class EngineLibraryMissing(WorldError):
+class EngineLibraryMissing(WorldError, code="engine-library-missing"):
     """Agents in containers need {library}, which is not installed: pip install 'wakeful[docker]'."""
-
-    code = "engine-library-missing"
 
 
 def runtimes_of(specs: Iterable[AgentSpec], paths: StatePaths, clock: Clock) -> dict[str, Runtime]:

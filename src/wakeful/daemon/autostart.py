@@ -25,16 +25,12 @@ _LINGER: Final = Path("/var/lib/systemd/linger")
 _REASON_CHARS_MAX: Final = 300
 
 
-class UnitNotOurs(OperatorError):
+class UnitNotOurs(OperatorError, code="unit-not-ours"):
     """{path} was not written by Wakeful. Move it away first, or keep it: nothing was changed."""
 
-    code = "unit-not-ours"
 
-
-class SystemdRefused(WorldError):
+class SystemdRefused(WorldError, code="systemd-refused"):
     """systemd's user manager cannot be used: {reason}. `wakeful up --detach` works without it."""
-
-    code = "systemd-refused"
 
 
 class UnitPlan(Struct, frozen=True):

@@ -22,25 +22,16 @@ if TYPE_CHECKING:
     from wakeful.daemon.daemon import Daemon
 
 
-class DaemonStarting(WorldError):
+class DaemonStarting(WorldError, code="starting", retryable=True):
     """The first look is not done."""
 
-    code = "starting"
-    retryable = True
 
-
-class FileWatchDown(WorldError):
+class FileWatchDown(WorldError, code="eyes-down", retryable=True):
     """Nobody is told of changes."""
 
-    code = "eyes-down"
-    retryable = True
 
-
-class StoreRefuses(WorldError):
+class StoreRefuses(WorldError, code="store-refuses", retryable=True):
     """The store takes no writes."""
-
-    code = "store-refuses"
-    retryable = True
 
 
 def readiness_problem(daemon: "Daemon") -> WorldError | None:

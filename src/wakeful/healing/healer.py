@@ -61,12 +61,8 @@ STOPPED_TEXT: Final = "{why}: `wakeful session resume {id}` continues it"
 log = logging.getLogger("wakeful.healing")
 
 
-class ApprovalRequired(WorldError):
+class ApprovalRequired(WorldError, code="held-for-person", http_status=409, exit_code=1):
     """{shown} was cut off inside {calls}, which may have happened. Look what is there (wakeful checkpoint list), then: wakeful session revive {shown} --yes"""
-
-    code = "held-for-person"
-    exit_code = 1
-    http_status = 409
 
 
 class Healer:

@@ -33,12 +33,8 @@ PROGRESS_SECONDS: Final = 600.0
 BREAKER_OPEN: Final = "too many revivals failed lately: none is tried for a while"
 
 
-class HealerObserves(WorldError):
+class HealerObserves(WorldError, code="healer-observes", http_status=409, exit_code=1):
     """The mode is observe: Wakeful acts on nothing. What you decided is kept and done once daemon.mode is mine, after a start."""
-
-    code = "healer-observes"
-    exit_code = 1
-    http_status = 409
 
 
 class HealingStep(StrEnum):

@@ -30,12 +30,8 @@ NEEDS_APPROVAL: Final = (
 )
 
 
-class NotLost(OperatorError):
+class NotLost(OperatorError, code="not-lost", http_status=409, exit_code=1):
     """{shown} is not brought back: {reason}."""
-
-    code = "not-lost"
-    exit_code = 1
-    http_status = 409
 
 
 class LostSession(Struct, frozen=True):

@@ -17,10 +17,8 @@ _DECODER: Final = json.JSONDecoder()  # noqa: TID251
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 
 
-class NotPlainJson(OperatorError):
+class NotPlainJson(OperatorError, code="not-plain-json"):
     """Not plain JSON: {reason}."""
-
-    code = "not-plain-json"
 
 
 class JsonPart(Struct, frozen=True):

@@ -19,16 +19,12 @@ from wakeful.http.errors import BadRequest
 T = TypeVar("T", bound=Struct)
 
 
-class UnknownParameter(OperatorError):
+class UnknownParameter(OperatorError, code="unknown-parameter"):
     """There is no query parameter {shown!r} here. {known}"""
 
-    code = "unknown-parameter"
 
-
-class RepeatedParameter(OperatorError):
+class RepeatedParameter(OperatorError, code="repeated-parameter"):
     """The query parameter {shown!r} is given twice, and only one value counts."""
-
-    code = "repeated-parameter"
 
 
 def parse_query(query: bytes, known: Mapping[str, bool]) -> dict[str, Any]:

@@ -31,54 +31,36 @@ SEND_BUFFER_BYTES: Final = 256 * 1024
 PROBE_SECONDS_MAX: Final = 2.0
 
 
-class FolderTooOpen(OperatorError):
+class FolderTooOpen(OperatorError, code="folder-too-open"):
     """{folder} must be yours alone, since the socket in it is. {todo}"""
 
-    code = "folder-too-open"
 
-
-class SocketNotCreated(WorldError):
+class SocketNotCreated(WorldError, code="socket-unmade"):
     """The socket {path} cannot be made: {reason}. Set WAKEFUL_HOME to a folder that can be written to."""
 
-    code = "socket-unmade"
 
-
-class SocketPathTooLong(OperatorError):
+class SocketPathTooLong(OperatorError, code="socket-path-too-long"):
     """{path} is too long for a socket (107 bytes at most). Set WAKEFUL_HOME to a shorter folder."""
 
-    code = "socket-path-too-long"
 
-
-class NotASocket(OperatorError):
+class NotASocket(OperatorError, code="not-a-socket"):
     """{path} is in the way and is no socket. Move it elsewhere."""
 
-    code = "not-a-socket"
 
-
-class AlreadyRunning(OperatorError):
+class AlreadyRunning(OperatorError, code="already-running", http_status=409):
     """Wakeful runs here already (pid {pid}). `wakeful status` asks it, `wakeful down` ends it."""
 
-    code = "already-running"
-    http_status = 409
 
-
-class NotLoopback(OperatorError):
+class NotLoopback(OperatorError, code="not-loopback"):
     """{host} can be reached from other machines; without TLS Wakeful listens on 127.0.0.1 or ::1 only."""
 
-    code = "not-loopback"
 
-
-class PortBusy(WorldError):
+class PortBusy(WorldError, code="port-busy", retryable=True):
     """Port {port} of {host} is taken by another program."""
 
-    code = "port-busy"
-    retryable = True
 
-
-class PortRefused(WorldError):
+class PortRefused(WorldError, code="port-refused"):
     """Port {port} of {host} cannot be opened: {reason}"""
-
-    code = "port-refused"
 
 
 def bind_unix(path: Path) -> socket.socket:

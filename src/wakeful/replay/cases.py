@@ -102,17 +102,12 @@ class SavedCase(Struct, frozen=True):
     verdict: RecordedVerdict
 
 
-class NoCaseFile(WorldError):
+class NoCaseFile(WorldError, code="no-case-book"):
     """Only the running daemon keeps cases. Start it with `wakeful up --detach`."""
 
-    code = "no-case-book"
 
-
-class NothingWrong(OperatorError):
+class NothingWrong(OperatorError, code="nothing-wrong", http_status=409):
     """{shown} is {said} now, so `{expect}` is nothing else. Say what it should be, like --expect silent."""
-
-    code = "nothing-wrong"
-    http_status = 409
 
 
 class CaseFile(Struct, frozen=True):
@@ -302,11 +297,8 @@ def _redact_and_cut(text: str) -> str:
 _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class CaseNotSaved(WorldError):
+class CaseNotSaved(WorldError, code="case-not-kept", retryable=True):
     """The case could not be written to {path}: {reason}."""
-
-    code = "case-not-kept"
-    retryable = True
 
 
 def append_case(path: Path, line: bytes) -> None:
@@ -333,10 +325,8 @@ def _append(file: int, line: bytes) -> None:
     os.fsync(file)
 
 
-class BadCase(OperatorError):
+class BadCase(OperatorError, code="bad-case"):
     """{place}: not a case: {problem}. A case has id, events, now and expect."""
-
-    code = "bad-case"
 
 
 class LabelledCase(Struct, frozen=True):

@@ -187,10 +187,8 @@ AGO_SECONDS_MAX: Final = 40 * 365 * 86_400.0
 _TIME_OF_DAY: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
 
-class BadMoment(OperatorError):
+class BadMoment(OperatorError, code="bad-moment"):
     """{shown!r} is no moment: write how long ago, like 30m, 24h, 7d or 4w, or a time like 22:00 or 2026-02-05T10:00:00Z."""
-
-    code = "bad-moment"
 
 
 def parse_moment(text: str, now_wall: float) -> float:

@@ -162,11 +162,8 @@ WAIT_EXIT_CODES: Final = {
 }
 
 
-class NotASession(OperatorError):
+class NotASession(OperatorError, code="not-a-session", http_status=404):
     """This process does not run inside a session Wakeful knows. `wakeful ls` lists those it does."""
-
-    code = "not-a-session"
-    http_status = 404
 
 
 class SupervisionRecord(Struct, frozen=True):

@@ -22,12 +22,8 @@ from wakeful.storage.base import ActionOutcome
 from wakeful.views.incidents import IncidentList, incident_list
 
 
-class QueuedSessionHeld(WorldError):
+class QueuedSessionHeld(WorldError, code="held-in-queue", http_status=409, exit_code=1):
     """{shown} belongs to a queue, and {waits}. A person's yes revives it: wakeful session revive {shown} --yes"""
-
-    code = "held-in-queue"
-    exit_code = 1
-    http_status = 409
 
 
 class QueuedSessions(Protocol):

@@ -108,10 +108,8 @@ _SEQ_MAX: Final = 2**63 - 1
 _PROBLEMS: Final = PROBLEMS | {409: "Somebody else owns it."}
 
 
-class BadIdempotencyKey(OperatorError):
+class BadIdempotencyKey(OperatorError, code="bad-idempotency-key"):
     """An Idempotency-Key has {chars_max} printable characters at most."""
-
-    code = "bad-idempotency-key"
 
 
 class WorkQuery(Struct, frozen=True):
