@@ -64,13 +64,13 @@ class NotStopped(WorldError, code="agent-not-stopped"):
 
 
 class AgentSessions(Protocol):
-    """The sessions agents host, as the head knows them."""
+    """The sessions that agents host."""
 
     def session_below(self, pid: int) -> SessionId | None:
         """The session whose agent is this process or was started below it."""
 
     def pids_above(self, session_id: SessionId) -> frozenset[int]:
-        """The processes that run this session, and whoever they descend from."""
+        """The processes that run this session, and their ancestors."""
 
     def is_busy(self, session_id: SessionId) -> bool:
         """Whether it is in the middle of a turn."""
@@ -102,12 +102,10 @@ AgentEnviron = Callable[[AgentSpec], Mapping[str, str]]
 """The values of the variables an agent names."""
 
 ResumeCommand = Callable[[Sequence[str], ConversationId | None, str], tuple[str, ...]]
-"""The words that continue a conversation. Raises what says why they cannot."""
+"""The command that continues a conversation. Raises an error with the reason if there is none."""
 
 
 class AgentCommands:
-    """Everything that may be done to an agent."""
-
     def __init__(
         self,
         *,
@@ -146,7 +144,7 @@ class AgentCommands:
         return await self._leases.renew(agent)
 
     async def start(self, text: str) -> AgentRecord:
-        """Start it and see it ready. Raises AgentRefuses and what the runtime raises."""
+        """Start it and wait until it is ready. Raises AgentRefuses and the runtime's errors."""
         before = self._table.find(text).record.session_id
         agent = self._accept(text, AgentEvent.START)
         record = await self._run_shielded(agent, self._start(agent))
@@ -155,7 +153,7 @@ class AgentCommands:
         return record
 
     async def restart_session(self, text: str) -> AgentRecord:
-        """A new session where the old one died. Raises NotStale and what the runtime raises."""
+        """Start a new session where the old one died. Raises NotStale and the runtime's errors."""
         agent = self._table.find(text)
         if agent.state is not AgentState.STALE:
             startable = accepts(agent.state, AgentEvent.START)
@@ -176,14 +174,14 @@ class AgentCommands:
         return await self._run_shielded(agent, self._stop(agent))
 
     def obstacle(self, agent: Agent) -> str | None:
-        """Why a stale agent cannot be brought back now: its conversation lives elsewhere, or cannot be named."""
+        """Why a stale agent cannot be restarted now: its conversation runs elsewhere, or cannot be named."""
         command = self._resume_command(agent)
         return command if isinstance(command, str) else None
 
     async def revive(self, agent: Agent) -> ActionRecord:
-        """Bring a stale agent back by ourselves, in the conversation it was in. Never raises what the world does.
+        """Restart a stale agent automatically, in its conversation. Never raises a WorldError.
 
-        One after the other: many that one server took along would wear the host down if they came back at once.
+        One after the other: many agents that start at once would overload the host.
         """
         async with self._revive_lock:
             command = self._resume_command(agent)
@@ -195,13 +193,13 @@ class AgentCommands:
             return await self._run_shielded(agent, self._revive(agent, command))
 
     async def close(self) -> None:
-        """Let go of orders under way; the next start looks at what they left."""
+        """Cancel orders under way; the next start inspects their effects."""
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _accept(self, text: str, event: AgentEvent) -> Agent:
-        """Take an order, if the table does; nobody else's fits in between."""
+        """Accept an order if the state table allows it, without an await in between."""
         agent = self._table.find(text)
         if self._mode == "observe":
             raise HubObserves
@@ -210,7 +208,7 @@ class AgentCommands:
         return agent
 
     async def _run_shielded(self, agent: Agent, order: Coroutine[Any, Any, T]) -> T:
-        """Whoever asked may hang up: what has begun is brought to its end."""
+        """Finish an order that has begun even if its caller disconnects."""
         # Counted at once: a look that is on its way must not be taken for what the order did.
         agent.commands_running += 1
         task = asyncio.create_task(self._run_and_save(agent, order))
@@ -302,7 +300,7 @@ class AgentCommands:
             begin = agent.runtime.restart_session if there else agent.runtime.start
             if not agent.is_in(AgentState.STARTING):
                 return ActionResult(ActionOutcome.INEFFECTIVE, STOPPED_WHILE_STARTING)
-            starting = asyncio.create_task(_as_coroutine(begin(spec, epoch, environ)))
+            starting = asyncio.create_task(begin(spec, epoch, environ))
             self._start_tasks[agent.name] = starting
             try:
                 observation = await starting
@@ -330,7 +328,7 @@ class AgentCommands:
         return perform
 
     async def _on_start_failed(self, agent: Agent, error: WakefulError) -> None:
-        """What a start that came to nothing leaves: an engine that is gone prevents seeing, all else is an error."""
+        """The state after a failed start: unknown if the engine is gone, otherwise an error."""
         observation = await agent.runtime.inspect(agent.spec)
         agent.is_present = event_of(observation) not in (AgentEvent.GONE, AgentEvent.UNSEEN)
         self._table.apply_event(
@@ -349,9 +347,3 @@ class AgentCommands:
             return self._build_resume_command(agent.spec.command, conversation, agent.spec.workdir)
         except WakefulError as error:
             return str(error)
-
-
-async def _as_coroutine(work: Any) -> AgentObservation:
-    """A task needs a coroutine; a runtime's acts may be anything that can be awaited."""
-    found: AgentObservation = await work
-    return found

@@ -64,7 +64,7 @@ class Runtime(Protocol):
         """The command that hands a terminal to its tmux session."""
 
     def changes(self) -> AsyncIterator[str]:
-        """Names of agents something was heard of, as it happens; "" means look at all of them."""
+        """Names of agents with an event, as it happens; "" means inspect all of them."""
 
     async def close(self) -> None:
         """Let go of connections."""

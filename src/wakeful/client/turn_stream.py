@@ -110,7 +110,9 @@ class TurnStream:
         if epoch and (process is None or _epoch_of(process) == epoch):
             reader.on_prompt_given()
         while True:
-            async for event in _events_of_process(folder, process or _ended_process(), reader):
+            # Without a process, one that has ended is followed: its whole output is there.
+            followed = process or Process(0, 0, proc.boot_id())
+            async for event in _events_of_process(folder, followed, reader):
                 yield event
                 if isinstance(event, Ended) and not event.interrupted:
                     return
@@ -136,7 +138,10 @@ class TurnStream:
         known = self._process_by_session.get(session_id)
         if known is not None and proc.state_of(known) is ProcessState.ALIVE:
             return known
-        found = _newest_agent(proc.processes_with_variable(SESSION_VARIABLE, session_id, os.getuid()))
+        carriers = proc.processes_with_variable(SESSION_VARIABLE, session_id, os.getuid())
+        # The agent of the newest epoch, without tools and earlier processes.
+        agents = [each for each in carriers if not is_tool(each)]
+        found = max(agents, key=lambda each: (_epoch_of(each), -each.started), default=None)
         if found is None and (pid := await self._fetch_pid(session_id)) is not None:
             found = proc.identify_or_none(pid)
         if found is None:
@@ -213,17 +218,6 @@ def _feed_lines(reader: TurnReader, lines: list[bytes]) -> list[TurnEvent]:
     return [event for line in lines for event in reader.feed(line)]
 
 
-def _newest_agent(carriers: list[Process]) -> Process | None:
-    """The agent of the newest epoch, without tools and earlier processes."""
-    agents = [each for each in carriers if not is_tool(each)]
-    return max(agents, key=lambda each: (_epoch_of(each), -each.started), default=None)
-
-
 def _epoch_of(process: Process) -> int:
     marked = proc.environ_value(process.pid, EPOCH_VARIABLE) or ""
     return int(marked) if marked.isdecimal() else 0
-
-
-def _ended_process() -> Process:
-    """Stands for a process that has ended."""
-    return Process(0, 0, proc.boot_id())

@@ -41,11 +41,11 @@ from wakeful.work.service import WorkQueue
 if TYPE_CHECKING:
     from wakeful.integrations.docker.source import ContainerSource
 
-# A backstop: whatever inotify did not tell is found this late. Costs 55 ms of CPU per 10,000 logs.
+# A backstop: changes that inotify did not report are found this late. Costs 55 ms of CPU per 10,000 logs.
 SWEEP_SECONDS: Final = 300.0
 # While some folder cannot be watched at all, sweeping is how it is seen.
 SLOW_SWEEP_SECONDS: Final = 5.0
-# At most this often everything is looked at because the kernel could not tell what changed.
+# Full scans after lost kernel events happen at most this often.
 RESCAN_SECONDS: Final = 2.0
 # What a crash may cost is reading this much log again.
 BOOKMARK_SECONDS: Final = 5.0
@@ -115,7 +115,7 @@ class Daemon:
             self.host.add_exit_listener(listener)
 
     async def listen(self) -> None:
-        """Pass on what the file system tells, until cancelled."""
+        """Pass on file system events, until cancelled."""
         self.is_listening = True
         try:
             async for told in self._folders:
@@ -127,7 +127,7 @@ class Daemon:
             self.is_listening = False
 
     def _may_rescan(self) -> bool:
-        """The kernel tells less than all when too much happens at once; looking at everything may not happen as often."""
+        """The kernel loses events when too many happen at once; the full scans that follow are limited."""
         wait_seconds = self._rescanned_at + RESCAN_SECONDS - self._loop.time()
         if wait_seconds <= 0:
             self._rescanned_at = self._loop.time()
@@ -143,7 +143,7 @@ class Daemon:
             self.observer.sources.observe(source, source.on_changes, everything)
 
     async def run_sweep(self) -> None:
-        """The backstop behind being told."""
+        """Scan at intervals, as a backstop behind file system events."""
         while True:
             slow = any(source.delay_reason for source in self.observer.sources.all())
             await asyncio.sleep(SLOW_SWEEP_SECONDS if slow else SWEEP_SECONDS)

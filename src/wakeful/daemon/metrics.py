@@ -1,4 +1,4 @@
-"""Collects the daemon's metrics when it is scraped, and tells whether it is ready.
+"""Collects the daemon's metrics when it is scraped, and decides whether it is ready.
 
 Every part keeps its own counters; this module only reads them.
 """

@@ -27,7 +27,7 @@ NO_DAEMON: Final = "no daemon: one look, and what the store remembers; nothing i
 
 
 class ReadOnlyStore:
-    """The store's memory where nobody has it open: read, never written."""
+    """Reads the store when no daemon has it open; never writes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

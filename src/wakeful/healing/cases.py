@@ -29,7 +29,7 @@ from wakeful.storage.base import Note, Store
 from wakeful.storage.note_decoding import decode_note_values
 
 KIND: Final = "trouble"
-# What is said of a session without a finding: whether it was idle when it went.
+# The summary of a session without a finding, by whether it was idle when it ended.
 LOST_TEXTS: Final = {
     True: "idle, and gone with what hosted it",
     False: "ended again before its work was done",
@@ -120,7 +120,7 @@ class HealingCases:
         now = self._clock.now().wall
         again = replace(known, code=code, code_since=now, calm_since=None, unclear_since=None)
         if known.is_budget_spent and known.calm_since is None:
-            # The same failure in another shape: people know of it, and hear what comes of it.
+            # The same failure in another form: it was reported, and its outcome will be.
             return await self.save(again)
         return await self.save(replace(again, logged=False, told=False))
 
@@ -179,7 +179,7 @@ class HealingCases:
         return await self.save(replace(held, outcome_due_at=None))
 
     async def release(self, held: HealingCase, loose: HealingCase, by: str) -> HealingCase:
-        """What was held goes on, and its checkpoint names the person; else it is only saved."""
+        """Release a held case, with the person's name in its checkpoint; another case is only saved."""
         asked = held.checkpoint if held.held else None
         if asked is not None:
             await self._checkpoints.record_continue(asked, by)
@@ -199,7 +199,7 @@ class HealingCases:
         """Filed under its cause, as far as that is known by now. `did` is what to say as long as nothing was done."""
         origin, known = self._situations.origin(session, case.code), self._incidents.of(case.session_id)
         if known is not None and {known.cause, origin.cause} == {Cause.SESSION, Cause.MANY_DEATHS}:
-            # How many others ended is known a moment later; what was told once is not told again for that.
+            # The number of other deaths is known a moment later; that alone is no reason for a second alert.
             origin = Origin(known.cause, known.scope)
         summary = summary_text(session) or LOST_TEXTS[case.code is None]
         name = display_name(session.record) if session.record is not None else ""
@@ -234,7 +234,7 @@ class HealingCases:
         action: ActionTaken,
         kind: CriticalEventKind = CriticalEventKind.SESSION_UNHEALTHY,
     ) -> float | None:
-        """One line in the log for each problem and each turn it takes; one alert, which says what came of a resume.
+        """One line in the log for each problem and each change of it; one alert, with the outcome of a resume.
 
         Seconds: the alert has to wait, so look at it again after these.
         """
@@ -245,7 +245,7 @@ class HealingCases:
             later_seconds = case.outcome_in_seconds(self._clock.now().wall)
         if not later_seconds and incident is not None and not case.told:
             muted_seconds = await self._notifier.notify(incident, case, session.record, decision)
-        # After people are told: an issue tracker may take its time.
+        # After the alert: an issue tracker may take long.
         if not case.logged:
             if action is not ActionTaken.REVIVAL_ATTEMPTED:
                 case = await self._issues.file(session, case)
@@ -258,7 +258,7 @@ class HealingCases:
     async def report_outcome(
         self, session: TrackedSession, case: HealingCase, did: str = ""
     ) -> tuple[HealingCase, float | None]:
-        """Report a resume now: `did` is what came of it; without it, nothing was seen of it for long.
+        """Report a resume now: `did` is its outcome; without it, nothing was seen of the session for long.
 
         The case, and in how many seconds to look again, if its alert has to wait.
         """

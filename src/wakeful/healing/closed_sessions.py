@@ -28,7 +28,7 @@ from wakeful.judging.findings import WaitKind
 from wakeful.sessions.registry import SessionRegistry
 from wakeful.sessions.session import TrackedSession
 
-# A host that goes down ends agents first and us within a minute: what ended then was taken along.
+# A host that shuts down ends agents first and Wakeful within a minute.
 CONFIRM_SECONDS: Final = 90.0
 
 

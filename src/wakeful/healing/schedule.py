@@ -7,8 +7,8 @@ tried again; after unexpected errors, at growing intervals.
 import asyncio
 import heapq
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WakefulError
@@ -23,6 +23,7 @@ RETRY_SECONDS_MAX: Final = 3600.0
 log = logging.getLogger("wakeful.healing")
 
 Treat = Callable[[SessionId], Awaitable[Any]]
+T = TypeVar("T")
 
 
 class TreatmentScheduler:
@@ -47,6 +48,13 @@ class TreatmentScheduler:
         """Treat it nowhere else until this is done."""
         self._busy[session_id] = treatment
         treatment.add_done_callback(lambda _done: self._on_done(session_id))
+
+    async def run_alone(self, session_id: SessionId, treatment: Coroutine[Any, Any, T]) -> T:
+        """Run this treatment once no other one runs. It is finished even if the caller is cancelled."""
+        await self.wait_idle(session_id)
+        treated = asyncio.ensure_future(treatment)
+        self.occupy(session_id, treated)
+        return await asyncio.shield(treated)
 
     async def wait_idle(self, session_id: SessionId) -> None:
         """Wait until it is not being treated."""

@@ -10,7 +10,6 @@ import fcntl
 import os
 import socket
 import stat
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
@@ -23,7 +22,7 @@ from uvicorn.server import ServerState
 from wakeful.config.paths import SOCKET_PATH_BYTES_MAX
 from wakeful.core.errors import OperatorError, WorldError
 from wakeful.http.asgi import App
-from wakeful.http.connection import HttpConnection, ListenerConnections, WebSocketConnection
+from wakeful.http.connection import HttpConnection, ListenerConnections, WebSocketConnection, peer_of
 
 BACKLOG: Final = 2048
 # The kernel would keep up to 4 MB for a client that does not read.
@@ -160,15 +159,9 @@ def _remove_stale_socket(path: Path) -> None:
         except (TimeoutError, BlockingIOError) as error:
             # A process too busy to answer is alive.
             raise AlreadyRunning(pid="unknown") from error
-        raise AlreadyRunning(pid=_listener_pid(probe))
-
-
-def _listener_pid(probe: socket.socket) -> int:
-    credentials = struct.Struct("iII")
-    pid, _uid, _gid = credentials.unpack(
-        probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
-    )
-    return int(pid)
+        listener = peer_of(probe)
+        assert listener is not None, "the probe is a Unix socket"
+        raise AlreadyRunning(pid=listener.pid)
 
 
 KEEP_ALIVE_SECONDS: Final = 5

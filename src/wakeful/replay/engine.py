@@ -130,7 +130,7 @@ class Replay:
             self._judge_all()
 
     def _advance_to(self, wall: float) -> bool:
-        """Let time pass until this event; True if the event must be judged whatever it is."""
+        """Let time pass until this event; True if the event must be judged in any case."""
         if self.began is None:
             self._begin(wall)
         if wall <= self._clock:
@@ -175,7 +175,7 @@ class Replay:
                 self._judge(run, at)
 
     def _no_silence_before(self) -> float:
-        """Whatever begins from now on, its silence is not found before this."""
+        """A silence that begins from now on is not found before this."""
         return self._clock + self._limits.silence_seconds
 
     def _no_finding_before(self) -> float:

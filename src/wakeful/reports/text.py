@@ -43,7 +43,7 @@ _PROJECT_CHARS_MAX: Final = 24
 
 
 def chat_text(report: Report) -> str:
-    """As one message, who needs somebody first; what does not fit is said to be missing."""
+    """One message, sessions that need you first; it says what did not fit."""
     since_wall, now_wall = (datetime.fromisoformat(each).timestamp() for each in (report.since, report.until))
     heading = f"The last {format_length(now_wall - since_wall)}"
     lines = [line.strip() for line in report_lines(report, heading, now_wall, in_columns=False)]
@@ -117,7 +117,6 @@ def _session(session: SessionReport, called: str, width: int, now_wall: float) -
 
 
 def _status_text(session: SessionReport, now_wall: float) -> str:
-    """What is to be said of it now."""
     about = plain(call_text(session.untrusted), 100) if session.untrusted else ""
     since = session.since
     ago = age(now_wall - datetime.fromisoformat(since).timestamp()) if since is not None else ""
