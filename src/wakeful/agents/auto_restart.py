@@ -32,7 +32,7 @@ from wakeful.storage.base import ActionOutcome, Note, Store
 KIND: Final = "agent-revival"
 # Of any number that a store keeps.
 EPOCH_DIGITS_MAX: Final = 18
-# An agent that ran this long is well: what ends it later is another trouble with a budget of its own.
+# An agent that ran this long is well: a later end is another problem with its own budget.
 STABLE_SECONDS: Final = 600.0
 REASON_CHARS_MAX: Final = 200
 
@@ -100,8 +100,6 @@ def _member_status(agent: Agent) -> tuple[MemberStatus, str]:
 
 
 class AutoRestart:
-    """Restarts stale agents whose declaration asks for it."""
-
     def __init__(
         self,
         *,

@@ -64,8 +64,6 @@ class NotStopped(WorldError, code="agent-not-stopped"):
 
 
 class AgentSessions(Protocol):
-    """The sessions that agents host."""
-
     def session_below(self, pid: int) -> SessionId | None:
         """The session whose agent is this process or was started below it."""
 
@@ -86,13 +84,11 @@ class AgentSessions(Protocol):
 
 
 class CommandListener(Protocol):
-    """Hears of commands on agents."""
-
     async def before_stop(self, agent: Agent) -> None:
         """Awaited before a person's stop ends any process: their end must raise no alert."""
 
     async def on_stop_failed(self, agent: Agent) -> None:
-        """The agent outlived a stop: what ends it from now on is not the stop."""
+        """The agent outlived a stop: a later end of it has another cause."""
 
     async def on_session_replaced(self, session_id: SessionId) -> None:
         """A person started the agent, and another session is in the place of this one."""
@@ -132,11 +128,9 @@ class AgentCommands:
         self._revive_lock = asyncio.Lock()
 
     def inspect_afterwards(self, inspector: Callable[[Agent], None]) -> None:
-        """Call it after every command, to inspect the agent again."""
         self._inspectors.append(inspector)
 
     async def on_stop_failed(self, agent: Agent) -> None:
-        """The agent outlived a stop."""
         await self._listener.on_stop_failed(agent)
 
     async def renew_lease(self, agent: Agent) -> bool:
@@ -209,7 +203,7 @@ class AgentCommands:
 
     async def _run_shielded(self, agent: Agent, order: Coroutine[Any, Any, T]) -> T:
         """Finish an order that has begun even if its caller disconnects."""
-        # Counted at once: a look that is on its way must not be taken for what the order did.
+        # Counted at once: a running inspection must not count as the result of the order.
         agent.commands_running += 1
         task = asyncio.create_task(self._run_and_save(agent, order))
         self._tasks.add(task)
@@ -218,7 +212,7 @@ class AgentCommands:
 
     async def _run_and_save(self, agent: Agent, order: Coroutine[Any, Any, T]) -> T:
         try:
-            # A crash in its middle leaves what was ordered, and since when.
+            # After a crash, the stored record has the order and its time.
             await self._table.save(agent)
             return await order
         finally:

@@ -50,8 +50,6 @@ log = logging.getLogger("wakeful.hub")
 
 
 class ProcessLookup(Protocol):
-    """Identifies and watches processes of this host."""
-
     def identify(self, pid: int) -> Process | None:
         """The process with this pid; None if it is gone or hidden."""
 
@@ -63,7 +61,7 @@ class ContainerAccess(Protocol):
     """Opens log sources for files that only an agent's runtime can reach."""
 
     async def update(self, spec: AgentSpec, observation: AgentObservation) -> None:
-        """This was seen of an agent: its window is opened, left as it is, or closed. Never raises what the world does."""
+        """Open, keep or close the access to an agent, by this observation. Never raises a WorldError."""
 
 
 class Hub:
@@ -109,7 +107,6 @@ class Hub:
 
     @property
     def failed_counts(self) -> Mapping[str, int]:
-        """The number of failed inspections, by runtime."""
         return self._table.failed_counts
 
     def summary(self) -> AgentsSummary:
@@ -209,7 +206,6 @@ class Hub:
             self._inspect_soon([agent for agent in self._table.agents.values() if agent.record.pid in above])
 
     def tasks(self) -> Iterator[tuple[Callable[[], Coroutine[None, None, None]], str]]:
-        """What runs as long as the daemon does."""
         if self._table.agents:
             yield self.run, "agents are not looked at"
         for runtime in self._runtimes.values():

@@ -12,7 +12,7 @@ from wakeful.storage.base import Store
 
 
 class AgentLeases:
-    """Held by this daemon's process. `is_dead` is certain: what cannot be seen is not dead."""
+    """Leases of this daemon's process. `is_dead` is certain: an invisible process is not dead."""
 
     def __init__(
         self, store: Store, owner: str, daemon: Process | None, is_dead: Callable[[Process], bool]

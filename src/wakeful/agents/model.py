@@ -40,11 +40,9 @@ class AgentState(StrEnum):
 
 
 class AgentEvent(StrEnum):
-    """What happens to an agent."""
-
     START = "start ordered"
     READY = "seen ready"
-    # It lives, and its screen has not shown what says that it is ready.
+    # It lives, and its screen has not matched `ready`.
     NOT_YET = "not ready yet"
     NOT_READY = "not ready in time"
     CALLED_OFF = "start called off"
@@ -90,7 +88,7 @@ class AgentObservation(Struct, frozen=True, kw_only=True):
     container: ProcessState
     session: ProcessState
     agent: ProcessState
-    # False while its screen has never shown what says that it is ready.
+    # False while its screen has never matched `AgentSpec.ready`.
     ready: bool = True
     # The agent's process as this host numbers it.
     pid: int | None = None
@@ -167,7 +165,6 @@ def parse_agent_name(text: str) -> str:
 
 
 def event_of(observation: AgentObservation) -> AgentEvent:
-    """What a glimpse amounts to."""
     if (
         ProcessState.UNKNOWN in (observation.container, observation.session, observation.agent)
         and observation.container is not ProcessState.DEAD
@@ -237,7 +234,6 @@ def next_state(state: AgentState, event: AgentEvent) -> AgentState:
 
 
 def accepts(state: AgentState, event: AgentEvent) -> bool:
-    """Whether an order may be given in this state."""
     return (state, event) in AGENT_TRANSITIONS
 
 

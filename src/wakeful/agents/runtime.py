@@ -1,6 +1,6 @@
 """Interface of agent runtimes: a container engine or a tmux server.
 
-Every action has a deadline and reports what it saw. If something cannot be seen, the Glimpse says `unknown`,
+Every action has a deadline and reports its result. If something cannot be seen, the observation says `unknown`,
 never dead, and no error is raised. An action that cannot be done raises a WorldError or OperatorError that
 says what to do.
 """
@@ -52,13 +52,13 @@ class Runtime(Protocol):
         """A new session in the container that is there; return once it is ready. Raises as `start` does."""
 
     async def stop(self, spec: AgentSpec) -> AgentObservation:
-        """End the agent and remove its container; what is seen afterwards. Raises EngineGone."""
+        """End the agent and remove its container; returns the observation afterwards. Raises EngineGone."""
 
     async def inspect(self, spec: AgentSpec) -> AgentObservation:
-        """What can be seen of it now, within 5 s."""
+        """Observe it now, within 5 s."""
 
     async def find_undeclared(self, known: frozenset[str]) -> list[UndeclaredAgent]:
-        """What else looks like an agent here, beside those known by name."""
+        """Other containers or sessions that look like agents, beside those known by name."""
 
     def attach_argv(self, spec: AgentSpec) -> tuple[str, ...]:
         """The command that hands a terminal to its tmux session."""

@@ -1,7 +1,7 @@
 """Registry of agents: declarations and records, changed by the state table, stored, logged and announced.
 
-This module neither inspects nor changes anything outside. The state of an agent changes only in `moved` and
-`looked`, between two awaits, so that of two actions at once one finds the state that the other left.
+This module neither inspects nor changes anything outside. The state of an agent changes only in `apply_event` and
+`apply_observation`, between two awaits, so that of two actions at once one finds the state that the other left.
 """
 
 import logging
@@ -67,8 +67,6 @@ class AgentSnapshot(Struct, frozen=True):
 
 
 class Agent:
-    """One agent of the hub, with its current state."""
-
     def __init__(self, spec: AgentSpec, runtime: Runtime, record: AgentRecord, now: float) -> None:
         self.spec = spec
         self.runtime = runtime
@@ -120,8 +118,6 @@ class Agent:
 
 
 class Notes(Protocol):
-    """The part of a store that the table needs."""
-
     async def save_note(self, note: Note) -> None: ...
 
     async def drop_note(self, kind: str, key: str) -> bool: ...
@@ -263,7 +259,6 @@ class AgentTable:
         self._write(agent, replace(agent.record, session_id=session_id))
 
     def set_epoch(self, agent: Agent, epoch: int) -> None:
-        """A new start begins under this epoch."""
         agent.record = replace(agent.record, epoch=epoch)
 
     def apply_command(self, agent: Agent, event: AgentEvent) -> None:

@@ -42,12 +42,10 @@ class DaemonRefused(WakefulError):
 
     @property
     def problem(self) -> dict[str, object]:
-        """The daemon's whole problem document."""
         return cast("dict[str, object]", self.facts["problem"])
 
     @property
     def reason(self) -> str:
-        """The daemon's own code."""
         return str(self.problem.get("code", "unknown"))
 
 
@@ -91,7 +89,7 @@ def transport_errors(socket: str, method: str, target: str, timeout_seconds: flo
 
 
 def _follow_up_command(target: str) -> str:
-    """The command that shows whether a request was carried out; the next daemon checks what was left half done."""
+    """The command that shows whether a request was carried out; the next daemon concludes unfinished actions."""
     subject, _, rest = target.removeprefix("/api/").partition("/")
     name = rest.partition("/")[0]
     command = {

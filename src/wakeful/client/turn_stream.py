@@ -83,9 +83,9 @@ class FolderChangeWaiter:
         self._change_event.set()
 
 
-# Between a start and the daemon's next look its record may lack the process.
+# Between a start and the daemon's next check its record may lack the process.
 NEW_PROCESS_SECONDS_MAX: Final = 1.0
-# After a change in the folder, a process that is not known yet is looked for this often.
+# After a change in the folder, an unknown process is searched this often.
 PROCESS_CHECK_SECONDS: Final = 1.0
 _DAY_SECONDS: Final = 86_400.0
 
@@ -93,8 +93,6 @@ log = logging.getLogger("wakeful.gateway")
 
 
 class TurnStream:
-    """Follows turns in the run folders below one root."""
-
     def __init__(self, root: Path, fetch_pid: Callable[[SessionId], Awaitable[int | None]]) -> None:
         self._root = root
         # The pid the daemon knows for a session; None if it knows no living one.
@@ -134,7 +132,6 @@ class TurnStream:
         return process
 
     async def process_of(self, session_id: SessionId) -> Process | None:
-        """The living process of a session."""
         known = self._process_by_session.get(session_id)
         if known is not None and proc.state_of(known) is ProcessState.ALIVE:
             return known

@@ -62,7 +62,7 @@ _Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=
 _Variables = tuple[_Variable, ...]
 _Mount = Annotated[str, Meta(pattern=r"^(/|~/)[^:\x00\n\r]*:/[^:\x00\n\r]*(:(ro|rw))?$", max_length=4096)]
 _Mounts = tuple[_Mount, ...]
-# Refuses what the engine would read as an option or as two words.
+# Refuses values that the engine would read as an option or as two words.
 _Token = Annotated[str, Meta(pattern=r"^([A-Za-z0-9][^\s\x00]*)?$", max_length=500)]
 _ReadySeconds = Annotated[float, Meta(gt=0, le=READY_SECONDS_MAX)]
 
@@ -404,12 +404,10 @@ LISTS: Final[Mapping[Any, str]] = {
 
 
 def field_of(section: str) -> str:
-    """The field of `Config` for a section."""
     return _FIELDS.get(section, section.replace(".", "_"))
 
 
 def provider_of(section: str) -> str:
-    """The provider of a `[gateway.PROVIDER]` section."""
     return section.rpartition(".")[2]
 
 
@@ -439,7 +437,6 @@ class ConfigKey(Struct, frozen=True):
         return getattr(getattr(config, field_of(self.section)), self.short)
 
     def format_value(self, value: Any) -> Any:
-        """A value as it is written in the file."""
         return format_duration(value) if self.kind == Duration else value
 
     def expand(self, value: Any, expand: Callable[[str], str]) -> Any:

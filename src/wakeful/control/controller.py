@@ -288,7 +288,6 @@ class SessionController:
         )
 
     async def questions(self, text: str) -> tuple[PermissionQuestion, ...]:
-        """The agent's open permission questions."""
         session, _ = self._find_managed(text)
         managed = self._current_address(session)
         assert managed is not None, "managed, as was just seen"
@@ -438,7 +437,6 @@ class SessionController:
         return record
 
     def pane(self, text: str) -> PaneAddress | None:
-        """The pane of a session, managed or not."""
         session = self._registry.find(text)
         pane, managed = session.presence.pane, self._managed_sessions.find(session.subject.id)
         if pane is not None:

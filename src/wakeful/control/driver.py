@@ -194,8 +194,6 @@ class TypingDriver(Protocol):
 
 
 class HostProcesses(Protocol):
-    """Reads processes of this host."""
-
     def processes_with_variable(self, variable: str, value: str) -> list[Process]:
         """The living processes of this user with exactly this variable: agents, not their remaining tools."""
 

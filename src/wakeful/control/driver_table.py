@@ -34,5 +34,4 @@ class DriverTable:
         return driver or self.drivers[name]
 
     def agent_session_of(self, session: TrackedSession) -> ManagedSession | None:
-        """The address of a session that an agent hosts."""
         return self._agents.managed_session_of(session) if self._agents is not None else None

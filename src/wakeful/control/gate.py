@@ -38,6 +38,8 @@ INTERRUPTED: Final = "Wakeful ended in the middle of it and nobody saw what it d
 
 
 class ActionKind(StrEnum):
+    """What can be done to an agent."""
+
     START = "start"
     RESUME = "resume"
     DELIVER = "deliver"
@@ -298,7 +300,6 @@ async def _apply_result(
     managed_sessions: ManagedSessions,
     prompted: ActionResult | None,
 ) -> None:
-    """Update the stored session with the result."""
     known = managed_sessions.find(
         result.hosting.session_id if result.hosting is not None else intent.session_id
     )

@@ -79,7 +79,6 @@ class IdempotentController:
         )
 
     async def forget_old(self) -> None:
-        """Delete old keys."""
         oldest = self._clock.now().wall - RETENTION_SECONDS
         for note, kept in decode_notes(await self._store.notes(KIND), _decode):
             if kept.at < oldest:

@@ -110,7 +110,6 @@ class AuthMode(Struct, frozen=True):
         return changed, _alert(self, changed)
 
     def probing(self, now: float) -> "AuthMode":
-        """The mode after a probe turn begins."""
         return replace(self, probed_at=now, doubted_at=None)
 
     @property

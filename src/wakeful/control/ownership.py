@@ -67,7 +67,6 @@ class ManagedSessions:
         self._change_count = 0
 
     async def load(self) -> None:
-        """Load the sessions that an earlier daemon managed."""
         for managed in await self._store.managed_sessions():
             self._set(managed)
             self._restore_pane(managed)
@@ -135,7 +134,6 @@ class ManagedSessions:
             return following
 
     async def release_lease(self, lease: Lease) -> None:
-        """Release the claim of a start that failed."""
         await self._store.yield_lease(lease.key, lease.epoch)
 
     async def save(self, managed: ManagedSession) -> None:

@@ -47,8 +47,6 @@ _decode: Final = json_decoder(PersonStop)
 
 
 class PersonStops:
-    """Stored orders of people to stop processes."""
-
     def __init__(self, store: Store, clock: Clock, marker: StopMarker) -> None:
         self._store = store
         self._clock = clock

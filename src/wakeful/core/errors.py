@@ -15,12 +15,23 @@ class WakefulError(Exception):
     http_status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
 
-    def __init_subclass__(cls, **facts: str | int) -> None:
+    def __init_subclass__(
+        cls,
+        *,
+        code: str | None = None,
+        http_status: int | None = None,
+        exit_code: int | None = None,
+        retryable: bool | None = None,
+    ) -> None:
         super().__init_subclass__()
-        for name, value in facts.items():
-            if name not in WakefulError.__annotations__:
-                raise TypeError(f"{cls.__name__}: {name} is no fact of an error")
-            setattr(cls, name, value)
+        if code is not None:
+            cls.code = code
+        if http_status is not None:
+            cls.http_status = http_status
+        if exit_code is not None:
+            cls.exit_code = exit_code
+        if retryable is not None:
+            cls.retryable = retryable
 
     def __init__(self, **facts: object) -> None:
         self.facts = facts

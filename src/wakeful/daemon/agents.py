@@ -1,7 +1,7 @@
 """Builds the hub: runtimes, leases, orders, auto-restart, and its links to sessions, alerts and healing.
 
 A runtime's library is imported only if a configured agent declares that runtime. `records_without_hub` serves
-commands that find no daemon: it looks at every declared agent once, read-only, and stores nothing.
+commands that find no daemon: it inspects every declared agent once, read-only, and stores nothing.
 """
 
 import asyncio
@@ -109,7 +109,6 @@ def build_hub(
     control: ControlComponents,
     healing: HealingComponents,
 ) -> Hub:
-    """The hub of one daemon."""
     clock = observer.clock
     sessions = HostedSessions(observer.registry, clock, paths.tmux)
     # The owner differs for another view of processes: containers share a boot id, but not processes.
@@ -155,8 +154,6 @@ def build_hub(
 
 
 class LocalProcessLookup:
-    """The processes of this host, as the hub needs them."""
-
     def __init__(self, processes: ProcessWatch) -> None:
         self._processes = processes
 
@@ -201,7 +198,6 @@ class PersonCommandListener:
 
 
 def processes_from(pid: int | None) -> list[Process]:
-    """This process and its descendants."""
     process = proc.identify_or_none(pid) if pid is not None else None
     return [process, *proc.descendants(process)] if process is not None else []
 
@@ -237,8 +233,6 @@ def pass_through_environ(spec: AgentSpec) -> Mapping[str, str]:
 
 
 class HostedSessions:
-    """Sessions by the processes that run them."""
-
     def __init__(self, registry: SessionRegistry, clock: Clock, tmux: str) -> None:
         self._registry = registry
         self._tmux = tmux

@@ -40,8 +40,6 @@ from wakeful.storage.base import ActionOutcome, Store
 
 
 class ControlComponents:
-    """Drivers, gate, ownership and controllers of one daemon."""
-
     def __init__(
         self,
         observer: SessionObserver,
@@ -161,8 +159,6 @@ class GateEvents:
 
 
 class LocalProcesses:
-    """Processes of this host, for actions."""
-
     def __init__(self, clock: Clock, events: Path) -> None:
         self._clock = clock
         self._events = events
@@ -191,7 +187,6 @@ class LocalProcesses:
 
 
 def build_drivers(paths: StatePaths, clock: Clock) -> dict[str, Driver]:
-    """All drivers by name."""
     run = Path(paths.run)
     clients = (each.driver(run, clock, environment(agent_environ(os.environ))) for each in all_providers())
     return {driver.name: driver for driver in (*clients, TmuxDriver(paths.tmux, str(run), clock))}

@@ -47,7 +47,7 @@ SWEEP_SECONDS: Final = 300.0
 SLOW_SWEEP_SECONDS: Final = 5.0
 # Full scans after lost kernel events happen at most this often.
 RESCAN_SECONDS: Final = 2.0
-# What a crash may cost is reading this much log again.
+# After a crash, at most this much log is read again.
 BOOKMARK_SECONDS: Final = 5.0
 # Critical events that were not archived stay for 30 days.
 RETENTION_SECONDS: Final = 30 * 86_400.0
@@ -55,7 +55,7 @@ PRUNE_SECONDS: Final = 6 * 3600.0
 
 
 class Daemon:
-    """The parts of the daemon, and what it does at an interval."""
+    """The parts of the daemon, and its periodic tasks."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class Daemon:
             await asyncio.sleep(PRUNE_SECONDS)
 
     async def _drop_lost_bookmarks(self) -> None:
-        """What was folded of a log goes with it."""
+        """Delete the bookmarks of logs that no longer exist."""
         paths = [each.path for each in await self._store.bookmarks()]
         lost = await asyncio.to_thread(lambda: [path for path in paths if not os.path.lexists(path)])
         if lost:
@@ -185,7 +185,7 @@ class Daemon:
             await self.save_bookmarks()
 
     async def save_bookmarks(self) -> None:
-        """Once for every log: what grows meanwhile is for the next time."""
+        """Save one bookmark for every log; growth in between waits for the next time."""
         more = True
         while more:
             bookmarks = self.observer.sources.take_bookmarks()
@@ -195,8 +195,6 @@ class Daemon:
 
 
 class QueueSessions:
-    """The sessions of the daemon, as the work queue needs them."""
-
     def __init__(self, registry: SessionRegistry, managed_sessions: ManagedSessions) -> None:
         self._registry = registry
         self._managed_sessions = managed_sessions
@@ -209,7 +207,7 @@ class QueueSessions:
 
 
 class JudgedResults:
-    """Stores what was judged, publishes it, and lets healing and the health hook act on it, in this order."""
+    """Stores judged changes, publishes them, and lets healing and the health hook act on them, in this order."""
 
     def __init__(
         self, writer: TransitionWriter, feed: Feed, healing: HealingComponents, heartbeat: HeartbeatComponents

@@ -75,8 +75,6 @@ Task = tuple[Callable[[], Coroutine[None, None, None]], str]
 
 
 class HealingComponents:
-    """Healing, incidents, alerts and checkpoints of one daemon."""
-
     def __init__(
         self,
         observer: SessionObserver,
@@ -148,7 +146,6 @@ class HealingComponents:
         self._mute_pause.subscribe(self.healer.recheck_all)
 
     def rules(self) -> HealingRules:
-        """What the operator allows now."""
         heal, paused = self._config.heal, self._mute_pause.current_pause
         return HealingRules(
             mode=self._config.daemon.mode,
@@ -159,7 +156,6 @@ class HealingComponents:
         )
 
     async def restore(self) -> None:
-        """Go on where an earlier daemon stopped."""
         await self.alerts.restore()
         self.attention.restore()
         await self.lessons.load()
@@ -176,11 +172,9 @@ class HealingComponents:
                 self._close_detector.on_judged(change.session_id)
 
     def is_treated(self, session_id: SessionId) -> bool:
-        """Whether healing treats this session now."""
         return self.healer.case_of(session_id) is not None
 
     def tasks(self) -> Iterator[Task]:
-        """What runs as long as the daemon does."""
         yield self.healer.run, "nothing is healed"
         yield self.alerts.run, "alerts are not delivered"
         yield self._disk.run, "the disk is not watched"
@@ -209,7 +203,6 @@ class HealingComponents:
         )
 
     async def close(self) -> None:
-        """Close what still waits or watches."""
         await self.attention.close()
         await self.notifier.close()
         await self.checkpoints.close()
@@ -334,7 +327,7 @@ class HealingComponents:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What does not work now, for `wakeful status`."""
+        """Current problems, for `wakeful status`."""
         count, waiting = self.incidents.open_count, self.checkpoints.open_count
         incidents = "1 incident is open" if count == 1 else f"{count} incidents are open"
         checkpoints = "1 checkpoint waits for you" if waiting == 1 else f"{waiting} checkpoints wait for you"

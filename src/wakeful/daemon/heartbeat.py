@@ -67,7 +67,6 @@ __all__ = [
 
 
 def bounds_of(config: HeartbeatConfig) -> Bounds:
-    """The bounds of a HEARTBEAT.md."""
     return Bounds(config.min_interval, config.default_interval, config.max_body_bytes)
 
 
@@ -109,7 +108,6 @@ class HeartbeatComponents:
             self._hook.on_transitions(transitions)
 
     def tasks(self) -> Iterator[Task]:
-        """What runs as long as the daemon does."""
         yield self.wake_service.run, "nobody is woken"
         yield self.timers.run, "prompts are not timed"
         if self._hook is not None:
@@ -234,7 +232,6 @@ class TimerEvents:
 
 
 def build_hook(config: Config, observer: SessionObserver) -> HealthHook | None:
-    """The health hook, if a program is configured."""
     argv = config.hooks.session_health_update_after
     if not argv:
         return None

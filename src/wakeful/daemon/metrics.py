@@ -35,7 +35,7 @@ class StoreRefuses(WorldError, code="store-refuses", retryable=True):
 
 
 def readiness_problem(daemon: "Daemon") -> WorldError | None:
-    """What keeps it from its work, in the order in which it would be mended."""
+    """Why the daemon is not ready, the first cause first."""
     if not daemon.has_scanned:
         return DaemonStarting()
     if not daemon.is_listening:
@@ -44,7 +44,6 @@ def readiness_problem(daemon: "Daemon") -> WorldError | None:
 
 
 def collect_metrics(daemon: "Daemon") -> MetricSamples:
-    """Every figure of the table, as it is now."""
     return {
         **_daemon_metrics(daemon),
         **session_metrics(daemon.observer.registry, daemon.clock.now()),

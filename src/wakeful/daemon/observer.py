@@ -184,7 +184,6 @@ class SessionObserver:
         self.judge_all_pending()
 
     def judge_all_pending(self) -> None:
-        """Judge all sessions with new evidence, now."""
         while self.supervisor.judge_pending():
             pass
 
@@ -218,7 +217,6 @@ def claude_folders(config: Config) -> tuple[Path, ...]:
 
 
 def codex_folders(config: Config) -> tuple[Path, ...]:
-    """Codex's own home and those configured."""
     own = os.environ.get("CODEX_HOME") or "~/.codex"
     return _resolve_folders((own, *config.eyes.codex_dirs))
 
@@ -249,8 +247,6 @@ def scan_once(config: Config, paused: PauseRecord | None = None) -> SessionQueri
 
 
 class ScanFacts(SessionFacts):
-    """The facts of a single scan."""
-
     def __init__(self, daemon: DaemonRecord, observer: SessionObserver) -> None:
         self._daemon = daemon
         self._observer = observer

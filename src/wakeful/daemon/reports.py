@@ -88,7 +88,7 @@ class ObserverReportSources:
 
 
 async def report_once(config: Config, since_wall: float) -> Report:
-    """One read-only look at everything, and what an earlier daemon wrote down. Raises the store's errors."""
+    """One read-only scan, with the records of an earlier daemon. Raises the store's errors."""
     paths = StatePaths.from_environ(os.environ)
     observer = SessionObserver(config, paths, SystemClock(), PlainProcesses())
     await observer.scan()

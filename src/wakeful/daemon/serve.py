@@ -246,7 +246,7 @@ _MODES: Final = {
 async def _run(daemon: Daemon, served: Sequence[Coroutine[None, None, None]], ended: asyncio.Event) -> None:
     """Run all parts until the end is ordered or a listener fails, then shut down.
 
-    The shutdown closes the feed, the hub and healing and saves what is not stored while the other parts still
+    The shutdown closes the feed, the hub and healing and saves unsaved data while the other parts still
     run; then it cancels them. The transition writer ends last: a listener that fails does not take it along.
     """
     keep = daemon.failures.keep_running

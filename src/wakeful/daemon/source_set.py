@@ -107,7 +107,7 @@ class SingleScan:
 
 
 class SourceSet:
-    """All sources of evidence: answers what the supervisor asks about logs, processes and panes.
+    """All sources of evidence: answers the supervisor's questions about logs, processes and panes.
 
     It starts empty: sources report to the supervisor, so they are added after the supervisor was built on this set.
     """

@@ -1,4 +1,4 @@
-"""Problem of a session: what was done about it, and the texts about it for agents and people. Pure.
+"""Problem of a session: the actions about it, and the texts about it for agents and people. Pure.
 
 A problem begins with a finding. It ends with the task: when a turn of it ends well, or when the person asks
 for something else or interrupts it. Budgets and steps belong to the task, so its second failure is recognised
@@ -267,7 +267,6 @@ def case_alert_text(
     mode: str,
     paused_by: str | None = None,
 ) -> str:
-    """The alert about a problem of one session."""
     return alerts.problem_text(
         record,
         _finding(case, record),
@@ -289,7 +288,7 @@ def member_status_of(case: HealingCase, step: HealingStep) -> MemberStatus:
 
 
 def action_text(case: HealingCase, decision: HealingDecision) -> str:
-    """What was done about it with the outcome, or why nothing was done."""
+    """The action with its outcome, or why there was none."""
     return case.did or f"nothing ({decision.reason})"
 
 

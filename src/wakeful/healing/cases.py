@@ -38,8 +38,6 @@ _decode: Final = json_decoder(HealingCase)
 
 
 class CaseNotifier(Protocol):
-    """Everything people and programs hear of a problem."""
-
     async def log_event(
         self, kind: CriticalEventKind, action: ActionTaken, case: HealingCase, session: TrackedSession
     ) -> None:
@@ -67,7 +65,7 @@ class CaseCheckpoints(Protocol):
         """A person stopped the session it asks about: there is nothing left to decide."""
 
     async def mark_done(self, number: int) -> None:
-        """What was decided is done, or its memory is kept."""
+        """The decision is carried out, or stored."""
 
 
 class HealingCases:
@@ -105,7 +103,7 @@ class HealingCases:
         return list(self._cases)
 
     async def load(self) -> None:
-        """Take up what an earlier daemon left, with its incidents."""
+        """Load the cases of an earlier daemon, with their incidents."""
         await self._incidents.load()
         found = decode_note_values(await self._store.notes(KIND), _decode)
         self._cases = {each.session_id: each for each in found}
@@ -192,11 +190,10 @@ class HealingCases:
         return await self.save(await self._issues.file(session, case))
 
     async def record_action(self, case: HealingCase, decision: HealingDecision) -> None:
-        """Note in its incident what was done about it."""
         await self._issues.record_action(case, decision)
 
     async def join_incident(self, session: TrackedSession, case: HealingCase, did: str = "") -> HealingCase:
-        """Filed under its cause, as far as that is known by now. `did` is what to say as long as nothing was done."""
+        """Join the incident of its cause, as far as known. `did` is the incident's text until something is done."""
         origin, known = self._situations.origin(session, case.code), self._incidents.of(case.session_id)
         if known is not None and {known.cause, origin.cause} == {Cause.SESSION, Cause.MANY_DEATHS}:
             # The number of other deaths is known a moment later; that alone is no reason for a second alert.
@@ -236,7 +233,7 @@ class HealingCases:
     ) -> float | None:
         """One line in the log for each problem and each change of it; one alert, with the outcome of a resume.
 
-        Seconds: the alert has to wait, so look at it again after these.
+        Seconds: the alert has to wait; check again after these.
         """
         assert session.record is not None, "judged before it is treated"
         muted_seconds, later_seconds = None, 0.0
@@ -260,7 +257,7 @@ class HealingCases:
     ) -> tuple[HealingCase, float | None]:
         """Report a resume now: `did` is its outcome; without it, nothing was seen of the session for long.
 
-        The case, and in how many seconds to look again, if its alert has to wait.
+        Returns the case, and the seconds until the next check if its alert has to wait.
         """
         if case.outcome_due_at is None:
             return case, None
@@ -306,6 +303,5 @@ def reason_for(session: TrackedSession, code: FindingCode | None, now: Instant) 
 
 
 def summary_text(session: TrackedSession) -> str:
-    """Its first finding's own words."""
     findings = session.verdict.findings if session.verdict is not None else ()
     return findings[0].summary if findings else ""

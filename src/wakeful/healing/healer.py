@@ -1,6 +1,6 @@
 """The healer: asks the plan about sessions with problems, has each step carried out, and watches for their end.
 
-What is known and reported of a problem is in `cases.py`. Changes and deadlines wake the healer (`schedule.py`),
+`cases.py` stores and reports a problem. Changes and deadlines wake the healer (`schedule.py`),
 so healthy sessions cost nothing. Everything it must remember is stored before it acts.
 """
 
@@ -66,8 +66,6 @@ class ApprovalRequired(WorldError, code="held-for-person", http_status=409, exit
 
 
 class Healer:
-    """Treats sessions with problems, one task each."""
-
     def __init__(
         self,
         *,
@@ -97,7 +95,6 @@ class Healer:
         return self._cases.get(session_id)
 
     def on_judged(self, session_id: SessionId) -> None:
-        """This session was judged again, or is gone."""
         session = self._registry.sessions.get(session_id)
         if session is None and session_id in self._cases:
             self._scheduler.schedule(session_id)
@@ -149,7 +146,7 @@ class Healer:
     ) -> ActionRecord:
         """Resume a session on a person's order, which answers its checkpoint. Raises NotManaged, ApprovalRequired, HealerObserves.
 
-        A person's word starts a new count: what was given up or spent belongs to what went before. `happened`: the
+        A person's order starts a new count: earlier budgets do not apply. `happened`: the
         person checked that the interrupted calls have happened; the agent's brief says so.
         """
         session = self._registry.find(text)
@@ -159,7 +156,7 @@ class Healer:
         if calls and not approved:
             raise ApprovalRequired(shown=session_id, calls="; ".join(calls))
         if self._rules().mode == "observe":
-            # Before anything is released: what is not allowed answers no checkpoint.
+            # Before anything is released: an order that is not allowed answers no checkpoint.
             raise HealerObserves
         return await self._scheduler.run_alone(
             session_id, self._treat_for_person(session, by, happened=happened)
@@ -184,7 +181,6 @@ class Healer:
         return self._action_record(session, decision)
 
     async def give_up(self, session_id: SessionId, by: str) -> None:
-        """A person wants nothing more done about it."""
         await self._scheduler.wait_idle(session_id)
         await self._cases.give_up(session_id, by)
 
@@ -192,7 +188,7 @@ class Healer:
         session_id = session.subject.id
         known = self._cases.get(session_id)
         if known is None and session.record is not None and self._has_problem(session):
-            # A yes may come before the healer has looked at all.
+            # An approval may come before the healer has checked the session at all.
             known = await self._cases.open(session, self._code_of(session))
         if known is not None:
             work = f"{session_id}@{self._clock.now().wall:.3f}"
@@ -257,7 +253,7 @@ class Healer:
             case = await self._cases.join_incident(session, case)
             await self._carry_out(session, case, decision, asked=asked)
         elif decision.again_seconds is not None and self._situations.is_shared(session, code):
-            # The alert about the cause covers this one too; what passes leaves again.
+            # The alert about the cause covers this session too; if its problem passes, it leaves again.
             await self._cases.join_incident(session, case, RESUMES_SOON)
         if self._situations.is_cause_over(session, code, now):
             await self._cases.leave_incident(session_id)

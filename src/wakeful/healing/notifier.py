@@ -27,8 +27,6 @@ from wakeful.sessions.session import TrackedSession
 
 
 class HealingNotifier:
-    """Implements the healer's CaseNotifier."""
-
     def __init__(
         self,
         *,

@@ -44,7 +44,7 @@ from wakeful.sessions.session import TrackedSession
 from wakeful.storage.base import ActionOutcome, Note, Store
 from wakeful.storage.note_decoding import decode_note_values
 
-# An agent that was seen ready is found in its pane within this; a busy host needs many times what it takes.
+# A ready agent is found in its pane within this time, also on a busy host.
 AGENT_READY_SECONDS_MAX: Final = 30.0
 AGENT_POLL_SECONDS: Final = 0.1
 # Each attempt to deliver the brief is stored.
@@ -56,8 +56,6 @@ log = logging.getLogger("wakeful.healing")
 
 
 class Reviver:
-    """Carries out planned steps, within the task's budget."""
-
     def __init__(
         self,
         *,
@@ -84,7 +82,6 @@ class Reviver:
         self.outcome_counts: Counter[tuple[HealingStep, ActionOutcome]] = Counter()
 
     def add_agents(self, hosts: AgentHosts) -> None:
-        """Start these hosts' agents to resume their sessions."""
         self._agent_hosts.append(hosts)
 
     def last_outcome(self, session_id: SessionId) -> ActionOutcome:

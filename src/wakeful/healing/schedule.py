@@ -15,7 +15,7 @@ from wakeful.core.errors import WakefulError
 from wakeful.core.ids import SessionId
 from wakeful.core.waiting import wait_for_event_or_deadline
 
-# What a store or a tool refused is tried again after this.
+# After a refusal by the store or a tool, the next attempt follows after this.
 RETRY_SECONDS: Final = 30.0
 # A bug that stays is met less and less often.
 RETRY_SECONDS_MAX: Final = 3600.0
@@ -40,7 +40,6 @@ class TreatmentScheduler:
         self._failures: dict[SessionId, int] = {}
 
     def schedule(self, session_id: SessionId, in_seconds: float = 0.0) -> None:
-        """Have it treated at once, or later."""
         heapq.heappush(self._due, (self._clock.now().awake + in_seconds, session_id))
         self._wakeup.set()
 

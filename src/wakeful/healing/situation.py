@@ -27,8 +27,6 @@ _LONG_ENOUGH_SECONDS: Final = 86_400.0
 
 
 class HostFacts(Protocol):
-    """Facts about the host."""
-
     host: str
     boot_id: str
 
@@ -53,8 +51,6 @@ class AgentHosts(Protocol):
 
 
 class SituationBuilder:
-    """Sessions as the plan sees them."""
-
     def __init__(
         self,
         managed_sessions: ManagedSessions,
@@ -74,11 +70,9 @@ class SituationBuilder:
         self._deaths = DeathCounter()
 
     def add_agents(self, hosts: AgentHosts) -> None:
-        """Ask these hosts about the sessions of agents too."""
         self._agent_hosts.append(hosts)
 
     def set_queue_sessions(self, session_ids: Collection[SessionId]) -> None:
-        """Sessions of a queue: its own watchdog treats them."""
         self.queue_sessions = frozenset(session_ids)
 
     def agent_name_of(self, session_id: SessionId) -> str | None:
@@ -141,7 +135,6 @@ class SituationBuilder:
         )
 
     def classify_interrupted(self, session: TrackedSession) -> tuple[InterruptedCall, ...]:
-        """The unfinished calls, classified by their effects."""
         return tuple(self._classifier.classify_interrupted(session))
 
     def describe_remote_calls(self, session: TrackedSession) -> list[str]:

@@ -184,8 +184,6 @@ _SLOT_DIGITS: Final = len(str(SLOTS))
 
 
 class SpoolContext(Protocol):
-    """What the spool asks of the daemon."""
-
     def is_known(self, session_id: SessionId) -> bool:
         """Whether another source knows this session."""
 

@@ -33,8 +33,6 @@ _APPROVAL_PATHS: Final = re.compile(
 
 
 class RequestClass(Enum):
-    """What a request needs."""
-
     UNRESTRICTED = "open"
     REDUCING = "reducing"
     DECISION = "decision"
@@ -68,7 +66,7 @@ class RefusedDecision(Struct, frozen=True):
 
 
 class CallerContext(Protocol):
-    """What is known about the processes that send requests. Only `on_refusal` is called in the loop."""
+    """Facts about the processes that send requests. Only `on_refusal` is called in the loop."""
 
     def session_of(self, pids: Sequence[int], *, reduces: bool = False) -> SessionId | None:
         """The supervised session of one of these processes. Raises ProcessGone."""

@@ -84,8 +84,6 @@ def _problem_bytes(error: WakefulError) -> bytes:
 
 
 class _Timer:
-    """A timer of one connection, which can be set again."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
@@ -132,8 +130,6 @@ class _HeadBufferingTransport:
 
 
 class HttpConnection(HttpToolsProtocol):
-    """One HTTP connection of either listener."""
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._listener_connections = cast("ListenerConnections", self.server_state)

@@ -134,7 +134,7 @@ def _lock_folder(folder: Path) -> Iterator[None]:
 
 
 def _permission_advice(folder: Path, found: os.stat_result) -> str:
-    """What to do about a folder that is open to others. It never advises to change the target of a link."""
+    """Advice about a folder that is open to others. It never advises to change the target of a link."""
     if found.st_uid == os.geteuid() and not folder.is_symlink():
         return f"Run: chmod 700 {folder}"
     what = "a symbolic link" if folder.is_symlink() else "another user's"

@@ -262,15 +262,16 @@ def _redact_strings(value: Any) -> Any:
         case str():
             return _redact_and_cut(value)
         case dict():
-            return {safe(key): _redact_by_key(key, each) for key, each in value.items()}
+            # A value whose key names a secret is a secret, in any form.
+            return {
+                safe(key): SECRET
+                if isinstance(each, str) and names_a_secret(key, each)
+                else _redact_strings(each)
+                for key, each in value.items()
+            }
         case list():
             return [_redact_strings(each) for each in value]
     return value
-
-
-def _redact_by_key(key: str, value: Any) -> Any:
-    """A value whose key names a secret is a secret, in any form."""
-    return SECRET if isinstance(value, str) and names_a_secret(key, value) else _redact_strings(value)
 
 
 def _result(raw: bytes) -> str:
@@ -367,7 +368,7 @@ _REFUSAL_WORDS: Final = re.compile(
 _REFUSAL_BYTES_MAX: Final = 200
 _COMPACTION_WORDS: Final = ("compact", "condens", "summar", "trimm")
 _INTERRUPTED: Final = "[Request interrupted by user"
-# What a client writes in a person's place.
+# Text that a client writes in a person's place.
 _CLIENT_PREFIXES: Final = ("<task-notification>", "<system-reminder>", "<heartbeat>", "Stop hook feedback")
 # Signs of life without progress.
 _KEEPALIVE_WORDS: Final = ("heartbeat", "keepalive", "keep-alive", "still alive")

@@ -47,8 +47,6 @@ class ReplayOutcome(Struct, frozen=True):
 
 
 class _PolicyRun(Struct):
-    """The verdicts of one policy so far."""
-
     policy: Policy
     episodes: list[Episode] = field(default_factory=list)
     open_episodes: dict[FindingCode, Episode] = field(default_factory=dict)

@@ -232,7 +232,6 @@ def status_line_of(totals: ReportTotals, *, paused: bool) -> str:
 
 
 def needs_you_text(count: int) -> str:
-    """`2 need you`."""
     return f"{count} need{'s' if count == 1 else ''} you"
 
 

@@ -70,8 +70,6 @@ class ReportSources(Protocol):
 
 
 class ReportService:
-    """Makes reports. Holds nothing."""
-
     def __init__(
         self,
         *,

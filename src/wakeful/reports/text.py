@@ -58,7 +58,6 @@ def chat_text(report: Report) -> str:
 
 
 def report_lines(report: Report, heading: str, now_wall: float, *, in_columns: bool = True) -> Iterator[str]:
-    """Every line of it, plain."""
     yield from pause_lines(report.paused)
     yield heading
     if not report.sessions:
@@ -138,7 +137,7 @@ def _status_text(session: SessionReport, now_wall: float) -> str:
 
 
 def _results_text(session: SessionReport) -> str:
-    """What it left behind: git's word, and what it used."""
+    """The results in git, and the usage."""
     parts = [*_folder_parts(session.folder, unchanged=session.unchanged)]
     if session.shared_with:
         parts.append(f"shared with {_count(session.shared_with, 'other session')}")

@@ -59,7 +59,6 @@ class ReachabilityChecker:
             self.check(session)
 
     async def check_all(self) -> None:
-        """Check every managed session, in slices."""
         for count, session in enumerate(list(self._known.managed), 1):
             self.check(session)
             if not count % CHECKED_AT_ONCE_MAX:

@@ -104,7 +104,6 @@ class KnownSessions:
         return self._managed
 
     def notify_waiters(self, session_id: SessionId) -> None:
-        """Wake everything that waits for this session."""
         for event in self.waiters.get(session_id, ()):
             event.set()
 

@@ -63,8 +63,6 @@ class SessionRefresher(Protocol):
 
 
 class Repairs:
-    """Compares stored records with the evidence."""
-
     def __init__(
         self, store: Store, registry: SessionRegistry, clock: Clock, observer: SessionRefresher
     ) -> None:

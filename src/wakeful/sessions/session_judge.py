@@ -37,8 +37,6 @@ log = logging.getLogger("wakeful")
 
 
 class JudgingHost(Protocol):
-    """What the judge asks about managed sessions."""
-
     def reach(self, session_id: SessionId) -> Reachability:
         """Whether Wakeful may act on a managed session, and whether a prompt would arrive there now."""
 

@@ -27,7 +27,6 @@ def track_sessions(
     known: KnownSessions,
     boot_id: str,
 ) -> SessionTracking:
-    """Everything that tracks the known sessions."""
     supervisor = Supervisor(clock, known, policy, host, sources, boot_id=boot_id)
     reachability = ReachabilityChecker(supervisor, host)
     registry = SessionRegistry(known, supervisor, reachability, policy.fold_after_seconds)

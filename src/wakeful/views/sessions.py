@@ -123,7 +123,7 @@ class SessionFacts(ABC):
 
     @abstractmethod
     def daemon_record(self) -> DaemonRecord:
-        """What the daemon says about itself."""
+        """The daemon's own record."""
 
     def agents(self) -> AgentsSummary:
         return AgentsSummary({}, ())
@@ -136,7 +136,6 @@ class SessionFacts(ABC):
         return []
 
     def process_tree(self, agent: Process) -> Sequence[ProcessRecord]:
-        """The processes below an agent."""
         del agent
         return ()
 
@@ -193,21 +192,24 @@ class SessionQueries:
         return QueryResult(session.body(), _exit_code(session))
 
     def status(self, text: str) -> QueryResult:
-        """The record with supervision timers and warnings."""
         session = self._find(text)
         return QueryResult(
             _join_keys(session.body(), supervision=self._supervision(session)), _exit_code(session)
         )
 
     def inspect(self, text: str) -> QueryResult:
-        """The status with the evidence, the policy that was applied, and what wake and audit know."""
+        """The status with the evidence, the applied policy, and the facts of wakes and audits."""
         session = self._find(text)
+        # Null for a session that no agent hosts.
+        wake = self._facts.wake_of(session.subject.id)
+        names = ("policy_state", "policy_snapshot", "policy_problem", "wake_state", "last_audit")
         body = _join_keys(
             session.body(),
             supervision=self._supervision(session),
             evidence=_evidence(session, self._facts),
             policy=self._policy,
-            **_wake_part(self._facts.wake_of(session.subject.id)),
+            **{name: getattr(wake, name, None) for name in names},
+            wake_reason=wake.ineligibility_reason if wake is not None else None,
         )
         return QueryResult(body, _exit_code(session))
 
@@ -286,7 +288,7 @@ class SessionQueries:
         return QueryResult(_encode(EventList(tuple(map(event_record, rows)), more)))
 
     async def calls(self, text: str, *, limit: int) -> QueryResult:
-        """The newest calls of one session, oldest first; what they say is redacted."""
+        """The newest calls of one session, oldest first, redacted."""
         session_id = self._registry.resolve(text)
         # In a thread: a long log takes longer to read than verdicts may wait.
         events = await asyncio.to_thread(self._facts.read_last_events, session_id, EVENTS_RECALLED_MAX)
@@ -332,13 +334,6 @@ def _verdict(session: TrackedSession) -> Verdict:
     return session.verdict
 
 
-def _wake_part(status: HeartbeatStatus | None) -> dict[str, object]:
-    """The wake service's fields for the session of an agent; null for other sessions."""
-    names = ("policy_state", "policy_snapshot", "policy_problem", "wake_state", "last_audit")
-    part: dict[str, object] = {name: getattr(status, name, None) for name in names}
-    return part | {"wake_reason": status.ineligibility_reason if status is not None else None}
-
-
 def _join_keys(body: bytes, **parts: object) -> bytes:
     """The record with further keys behind its own, without encoding the record again."""
     return body[:-1] + b"," + _encode(parts)[1:]
@@ -353,7 +348,7 @@ def _join_bodies(head: bytes, bodies: list[bytes], tail: bytes) -> bytes:
 
 
 def _with_healing(explanation: Explanation, case: HealingCase) -> Explanation:
-    """Add what Wakeful did about it; a held session needs only a person's decision."""
+    """Add the action of healing; a held session needs only a person's decision."""
     if not case.did:
         return explanation
     evidence = (*explanation.evidence, ExplanationEvidence(None, "healing", f"Wakeful {case.did}", ""))

@@ -30,7 +30,7 @@ class QueuedSessions(Protocol):
     """Sessions that another program's queue runs."""
 
     async def release(self, session_id: str, by: str) -> str | None:
-        """Let a session that waits for a person go on; returns what was done, or None if the queue has no
+        """Let a session that waits for a person go on; returns the action as text, or None if the queue has no
         such session."""
 
     async def waits(self, session_id: str) -> str | None:

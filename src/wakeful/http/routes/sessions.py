@@ -70,8 +70,6 @@ class WaitQuery(Struct, frozen=True):
 
 
 class SessionRoutes:
-    """Reads sessions."""
-
     def __init__(self, queries: SessionQueries, ancestors: Callable[[int], Sequence[int]]) -> None:
         self._queries = queries
         self._ancestors = ancestors
@@ -132,7 +130,6 @@ class SessionRoutes:
         return EncodedResponse(self._queries.why(request.id))
 
     async def events(self, request: HttpRequest[EventQuery]) -> EncodedResponse[EventList]:
-        """The transitions of one session, oldest first."""
         given = request.input
         return EncodedResponse(await self._queries.events(request.id, after=given.after, limit=given.limit))
 
@@ -167,8 +164,6 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 
 class CaseRoutes:
-    """Reports of wrong verdicts."""
-
     def __init__(self, queries: SessionQueries) -> None:
         self._queries = queries
 

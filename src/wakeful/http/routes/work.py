@@ -119,8 +119,6 @@ class WorkQuery(Struct, frozen=True):
 
 
 class WorkRoutes:
-    """Tasks, their runs, and the leases of conversations."""
-
     def __init__(self, work: WorkQueue, paused: PauseQuery) -> None:
         self._work = work
         self._get_pause = paused
@@ -170,13 +168,11 @@ class WorkRoutes:
         )
 
     async def heartbeat(self, request: HttpRequest[LeaseHeartbeat]) -> EncodedResponse[RenewedLease]:
-        """Renew a run's lease."""
         return EncodedResponse(
             await self._work.heartbeat(request.id, request.input.epoch, request.input.ttl_seconds)
         )
 
     async def complete(self, request: HttpRequest[RunCompletion]) -> EncodedResponse[WorkRecord]:
-        """The run succeeded."""
         return EncodedResponse(
             await self._work.complete(request.id, request.input.epoch, request.input.result)
         )
@@ -197,13 +193,11 @@ class WorkRoutes:
         return EncodedResponse(lease)
 
     async def renew_session(self, request: HttpRequest[LeaseHeartbeat]) -> EncodedResponse[RenewedLease]:
-        """Renew the lease of a conversation."""
         return EncodedResponse(
             await self._work.renew_session(request.id, request.input.epoch, request.input.ttl_seconds)
         )
 
     async def yield_session(self, request: HttpRequest[LeaseReturn]) -> EncodedResponse[ReleasedLease]:
-        """Release a conversation."""
         return EncodedResponse(await self._work.yield_session(request.id, request.input.epoch))
 
 
