@@ -24,7 +24,7 @@ from wakeful.core.text import plain
 from wakeful.healing.budget import RevivalBudget
 from wakeful.healing.plan import ACTING_STEPS, CaseHistory, HealingDecision, HealingRules, Situation, plan
 from wakeful.healing.rate_limit import RevivalLimiter
-from wakeful.incidents.model import Cause, Incident, MemberStatus, Origin
+from wakeful.incidents.model import Cause, MemberStatus, Origin
 from wakeful.incidents.service import Incidents
 from wakeful.judging.findings import FindingCode, State
 from wakeful.storage.base import ActionOutcome, Note, Store
@@ -32,7 +32,7 @@ from wakeful.storage.base import ActionOutcome, Note, Store
 KIND: Final = "agent-revival"
 # Of any number that a store keeps.
 EPOCH_DIGITS_MAX: Final = 18
-# An agent that ran this long is well: what ends it later is another trouble with a budget of its own.
+# An agent that ran this long is well: a later end is another problem with its own budget.
 STABLE_SECONDS: Final = 600.0
 REASON_CHARS_MAX: Final = 200
 
@@ -50,41 +50,30 @@ class RuntimeLosses:
         self._notifier = notifier
 
     async def update(self, agent: Agent) -> None:
-        """Let it join or leave."""
-        known = self._incidents.of(agent.key)
-        if known is None and self._is_lost(agent) and not self._has_session_in_one(agent):
+        """Let the agent join or leave the incident of its runtime."""
+        known, session_id = self._incidents.of(agent.key), agent.record.session_id
+        # An agent that was not there when its runtime was lost, or had ended before, has lost nothing.
+        unseen = agent.state is AgentState.UNKNOWN and agent.runtime_lost and agent.is_present
+        is_lost = unseen and agent.previous_state is not AgentState.STALE
+        # An incident of its session covers the agent too.
+        is_covered = session_id is not None and self._incidents.of(session_id) is not None
+        if known is None and is_lost and not is_covered:
+            cause = Cause.ENGINE if agent.runtime.name == "docker" else Cause.TMUX_SERVER
+            origin = Origin(cause, self._scopes.get(agent.runtime.name, agent.runtime.name))
             reason = plain(agent.record.reason, REASON_CHARS_MAX)
-            await self._incidents.join(agent.key, self._origin(agent), reason, f"agent {agent.name}")
+            await self._incidents.join(agent.key, origin, reason, f"agent {agent.name}")
             known = self._incidents.of(agent.key)
             assert known is not None, "joined just now"
             await self._notifier.raise_incident(known, Topic((known.cause, FindingCode.RUNTIME_LOST)))
             known = self._incidents.of(agent.key)
         if known is not None:
-            await self._record_member_status(known, agent)
+            treated = known.with_treatment(agent.key, *_member_status(agent))
+            if treated != known:
+                await self._incidents.update(treated)
         if known is not None and agent.state in _STABLE_STATES:
             left = await self._incidents.leave(agent.key)
             if left is not None and not left.is_open:
                 await self._notifier.resolve_incident(left)
-
-    def _has_session_in_one(self, agent: Agent) -> bool:
-        """Whether the healer put its session into an incident, which then speaks for the agent too."""
-        session_id = agent.record.session_id
-        return session_id is not None and self._incidents.of(session_id) is not None
-
-    def _is_lost(self, agent: Agent) -> bool:
-        """An agent that was not there when its runtime was lost, or had ended before, has lost nothing."""
-        lost = agent.state is AgentState.UNKNOWN and agent.runtime_lost and agent.is_present
-        return lost and agent.previous_state is not AgentState.STALE
-
-    async def _record_member_status(self, incident: Incident, agent: Agent) -> None:
-        """What becomes of an agent that is in it."""
-        treated = incident.with_treatment(agent.key, *_member_status(agent))
-        if treated != incident:
-            await self._incidents.update(treated)
-
-    def _origin(self, agent: Agent) -> Origin:
-        cause = Cause.ENGINE if agent.runtime.name == "docker" else Cause.TMUX_SERVER
-        return Origin(cause, self._scopes.get(agent.runtime.name, agent.runtime.name))
 
 
 def _member_status(agent: Agent) -> tuple[MemberStatus, str]:
@@ -111,8 +100,6 @@ def _member_status(agent: Agent) -> tuple[MemberStatus, str]:
 
 
 class AutoRestart:
-    """Brings stale agents back whose declaration asks for it."""
-
     def __init__(
         self,
         *,
@@ -135,7 +122,7 @@ class AutoRestart:
         self._rules = rules
         self._notifier = notifier
         self._given_up_budgets: set[str] = set()
-        # Agents that people were told are given up: the key of that alert, what it said and since when.
+        # Agents that were reported as given up: the key of the alert, its text and its time.
         self._given_up_notices: dict[str, tuple[str, str, str]] = {}
         # Restarts that an earlier daemon began and that are still under way.
         self._unfinished: dict[str, Note] = {}
@@ -143,7 +130,7 @@ class AutoRestart:
         self._restart_tasks: dict[str, asyncio.Task[None]] = {}
 
     async def restore(self) -> None:
-        """A restart that a crash cut off before it began is given back; one that came to something was paid for."""
+        """Refund a restart that a crash interrupted before it began; conclude one that had an effect."""
         for note in await self._store.notes(KIND):
             name, _ = _restart_of(note)
             agent = self._table.agents.get(name)
@@ -154,7 +141,7 @@ class AutoRestart:
             await self._finish_left_restart(agent)
 
     async def _finish_left_restart(self, agent: Agent) -> None:
-        """What became of a restart that an earlier daemon began, as soon as the agent can be seen."""
+        """Conclude a restart that an earlier daemon began, as soon as the agent can be seen."""
         note = self._unfinished.get(agent.name)
         if note is None or agent.state in (AgentState.STARTING, AgentState.UNKNOWN):
             return
@@ -182,7 +169,7 @@ class AutoRestart:
         await asyncio.gather(*self._restart_tasks.values(), return_exceptions=True)
 
     async def reconcile(self, agent: Agent) -> None:
-        """Tell people what became of an agent that was given up, and of a restart that an earlier daemon began."""
+        """Resolve the alert about an agent that was given up, and conclude a restart of an earlier daemon."""
         await self._finish_left_restart(agent)
         if agent.name not in self._given_up_notices or agent.state not in _STABLE_STATES:
             return
@@ -193,18 +180,20 @@ class AutoRestart:
         )
 
     def _is_wanted(self, agent: Agent) -> bool:
-        """Whether it ended, its declaration asks for a restart, nothing else has it, and the plan says so."""
+        """Whether it ended, its declaration asks for a restart, nothing else treats it, and the plan says so."""
+        session_id = agent.record.session_id
         return (
             agent.spec.restart is Restart.AUTO
             and agent.state is AgentState.STALE
             and not agent.commands_running
             and agent.name not in self._unfinished
-            and not self._is_left_to_healer(agent)
+            # The healer treats a session that ended in the middle of a turn.
+            and (session_id is None or not self._is_cut_off(session_id))
             and self._decide(agent).step in ACTING_STEPS
         )
 
     def _decide(self, agent: Agent, for_seconds: float = inf) -> HealingDecision:
-        """What the plan says about an agent that ended `for_seconds` ago, outside of a turn."""
+        """The plan's decision about an agent that ended `for_seconds` ago, outside a turn."""
         situation = Situation(
             code=FindingCode.AGENT_EXITED,
             state=State.STOPPED,
@@ -216,11 +205,6 @@ class AutoRestart:
         )
         history = CaseHistory(given_up=_budget(agent) in self._given_up_budgets)
         return plan(situation, history, self._rules())
-
-    def _is_left_to_healer(self, agent: Agent) -> bool:
-        """Whether its session ended in the middle of a turn: the healer goes on with it, or holds it for a person."""
-        session_id = agent.record.session_id
-        return session_id is not None and self._is_cut_off(session_id)
 
     def _on_task_done(self, name: str, task: asyncio.Task[None]) -> None:
         self._restart_tasks.pop(name, None)
@@ -250,13 +234,13 @@ class AutoRestart:
             await self._finish_restart(agent, note)
 
     async def _finish_restart(self, agent: Agent | None, note: Note) -> None:
-        """A restart came to its end, and was paid for: one attempt is all an agent has."""
+        """A restart has ended, and its budget is spent: an agent has one attempt."""
         if agent is not None and agent.state is AgentState.ERROR:
             await self._give_up(agent)
         await self._store.drop_note(KIND, note.key)
 
     def _has_obstacle(self, agent: Agent) -> bool:
-        """Whether something speaks against it that may pass; said once, for it is asked at every sync."""
+        """Whether a restart must wait; logged once, because every sync asks."""
         reason = self._commands.obstacle(agent)
         if reason is not None and self._obstacles.get(agent.name) != reason:
             log.info("agent %s is not brought back: %s", agent.name, reason)
@@ -276,7 +260,7 @@ class AutoRestart:
 
 
 def _restart_of(note: Note) -> tuple[str, int]:
-    """The agent, and the newest epoch that was seen of it before; an earlier version kept the name alone."""
+    """The agent, and its newest epoch before; an earlier version stored the name alone."""
     name, _, epoch = note.body.decode("utf-8", "replace").partition(" ")
     return name, int(epoch) if epoch.isdecimal() and len(epoch) <= EPOCH_DIGITS_MAX else sys.maxsize
 

@@ -39,60 +39,36 @@ T = TypeVar("T")
 log = logging.getLogger("wakeful.hub")
 
 
-class HubObserves(OperatorError):
+class HubObserves(OperatorError, code="hub-observes", http_status=409, exit_code=1):
     """The mode is observe: Wakeful acts on nothing. Set daemon.mode to mine, and start it again."""
 
-    code = "hub-observes"
-    http_status = 409
-    exit_code = 1
 
-
-class NotStale(OperatorError):
+class NotStale(OperatorError, code="agent-not-stale", http_status=409, exit_code=1):
     """Agent {name} is {state}, not stale: there is no session to restart.{advice}"""
 
-    code = "agent-not-stale"
-    http_status = 409
-    exit_code = 1
 
-
-class AgentBusy(OperatorError):
+class AgentBusy(OperatorError, code="agent-busy", http_status=409, exit_code=1):
     """Agent {name} is in the middle of a turn (session {session}). To stop it all the same: wakeful agent stop {name} --yes"""
 
-    code = "agent-busy"
-    http_status = 409
-    exit_code = 1
 
-
-class AlreadyRuns(OperatorError):
+class AlreadyRuns(OperatorError, code="agent-runs", http_status=409, exit_code=1):
     """Agent {name} runs already: it was started by somebody else."""
 
-    code = "agent-runs"
-    http_status = 409
-    exit_code = 1
 
-
-class StoppedMeanwhile(OperatorError):
+class StoppedMeanwhile(OperatorError, code="agent-stopped-meanwhile", http_status=409, exit_code=1):
     """Agent {name} was stopped while it started."""
 
-    code = "agent-stopped-meanwhile"
-    http_status = 409
-    exit_code = 1
 
-
-class NotStopped(WorldError):
+class NotStopped(WorldError, code="agent-not-stopped"):
     """Agent {name} was told to stop, and is {state}: {reason}."""
-
-    code = "agent-not-stopped"
 
 
 class AgentSessions(Protocol):
-    """The sessions agents host, as the head knows them."""
-
     def session_below(self, pid: int) -> SessionId | None:
         """The session whose agent is this process or was started below it."""
 
     def pids_above(self, session_id: SessionId) -> frozenset[int]:
-        """The processes that run this session, and whoever they descend from."""
+        """The processes that run this session, and their ancestors."""
 
     def is_busy(self, session_id: SessionId) -> bool:
         """Whether it is in the middle of a turn."""
@@ -108,13 +84,11 @@ class AgentSessions(Protocol):
 
 
 class CommandListener(Protocol):
-    """Hears of commands on agents."""
-
     async def before_stop(self, agent: Agent) -> None:
         """Awaited before a person's stop ends any process: their end must raise no alert."""
 
     async def on_stop_failed(self, agent: Agent) -> None:
-        """The agent outlived a stop: what ends it from now on is not the stop."""
+        """The agent outlived a stop: a later end of it has another cause."""
 
     async def on_session_replaced(self, session_id: SessionId) -> None:
         """A person started the agent, and another session is in the place of this one."""
@@ -124,12 +98,10 @@ AgentEnviron = Callable[[AgentSpec], Mapping[str, str]]
 """The values of the variables an agent names."""
 
 ResumeCommand = Callable[[Sequence[str], ConversationId | None, str], tuple[str, ...]]
-"""The words that continue a conversation. Raises what says why they cannot."""
+"""The command that continues a conversation. Raises an error with the reason if there is none."""
 
 
 class AgentCommands:
-    """Everything that may be done to an agent."""
-
     def __init__(
         self,
         *,
@@ -156,11 +128,9 @@ class AgentCommands:
         self._revive_lock = asyncio.Lock()
 
     def inspect_afterwards(self, inspector: Callable[[Agent], None]) -> None:
-        """Call it after every command, to inspect the agent again."""
         self._inspectors.append(inspector)
 
     async def on_stop_failed(self, agent: Agent) -> None:
-        """The agent outlived a stop."""
         await self._listener.on_stop_failed(agent)
 
     async def renew_lease(self, agent: Agent) -> bool:
@@ -168,7 +138,7 @@ class AgentCommands:
         return await self._leases.renew(agent)
 
     async def start(self, text: str) -> AgentRecord:
-        """Start it and see it ready. Raises AgentRefuses and what the runtime raises."""
+        """Start it and wait until it is ready. Raises AgentRefuses and the runtime's errors."""
         before = self._table.find(text).record.session_id
         agent = self._accept(text, AgentEvent.START)
         record = await self._run_shielded(agent, self._start(agent))
@@ -177,7 +147,7 @@ class AgentCommands:
         return record
 
     async def restart_session(self, text: str) -> AgentRecord:
-        """A new session where the old one died. Raises NotStale and what the runtime raises."""
+        """Start a new session where the old one died. Raises NotStale and the runtime's errors."""
         agent = self._table.find(text)
         if agent.state is not AgentState.STALE:
             startable = accepts(agent.state, AgentEvent.START)
@@ -198,14 +168,14 @@ class AgentCommands:
         return await self._run_shielded(agent, self._stop(agent))
 
     def obstacle(self, agent: Agent) -> str | None:
-        """Why a stale agent cannot be brought back now: its conversation lives elsewhere, or cannot be named."""
+        """Why a stale agent cannot be restarted now: its conversation runs elsewhere, or cannot be named."""
         command = self._resume_command(agent)
         return command if isinstance(command, str) else None
 
     async def revive(self, agent: Agent) -> ActionRecord:
-        """Bring a stale agent back by ourselves, in the conversation it was in. Never raises what the world does.
+        """Restart a stale agent automatically, in its conversation. Never raises a WorldError.
 
-        One after the other: many that one server took along would wear the host down if they came back at once.
+        One after the other: many agents that start at once would overload the host.
         """
         async with self._revive_lock:
             command = self._resume_command(agent)
@@ -217,13 +187,13 @@ class AgentCommands:
             return await self._run_shielded(agent, self._revive(agent, command))
 
     async def close(self) -> None:
-        """Let go of orders under way; the next start looks at what they left."""
+        """Cancel orders under way; the next start inspects their effects."""
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _accept(self, text: str, event: AgentEvent) -> Agent:
-        """Take an order, if the table does; nobody else's fits in between."""
+        """Accept an order if the state table allows it, without an await in between."""
         agent = self._table.find(text)
         if self._mode == "observe":
             raise HubObserves
@@ -232,8 +202,8 @@ class AgentCommands:
         return agent
 
     async def _run_shielded(self, agent: Agent, order: Coroutine[Any, Any, T]) -> T:
-        """Whoever asked may hang up: what has begun is brought to its end."""
-        # Counted at once: a look that is on its way must not be taken for what the order did.
+        """Finish an order that has begun even if its caller disconnects."""
+        # Counted at once: a running inspection must not count as the result of the order.
         agent.commands_running += 1
         task = asyncio.create_task(self._run_and_save(agent, order))
         self._tasks.add(task)
@@ -242,7 +212,7 @@ class AgentCommands:
 
     async def _run_and_save(self, agent: Agent, order: Coroutine[Any, Any, T]) -> T:
         try:
-            # A crash in its middle leaves what was ordered, and since when.
+            # After a crash, the stored record has the order and its time.
             await self._table.save(agent)
             return await order
         finally:
@@ -324,7 +294,7 @@ class AgentCommands:
             begin = agent.runtime.restart_session if there else agent.runtime.start
             if not agent.is_in(AgentState.STARTING):
                 return ActionResult(ActionOutcome.INEFFECTIVE, STOPPED_WHILE_STARTING)
-            starting = asyncio.create_task(_as_coroutine(begin(spec, epoch, environ)))
+            starting = asyncio.create_task(begin(spec, epoch, environ))
             self._start_tasks[agent.name] = starting
             try:
                 observation = await starting
@@ -352,7 +322,7 @@ class AgentCommands:
         return perform
 
     async def _on_start_failed(self, agent: Agent, error: WakefulError) -> None:
-        """What a start that came to nothing leaves: an engine that is gone prevents seeing, all else is an error."""
+        """The state after a failed start: unknown if the engine is gone, otherwise an error."""
         observation = await agent.runtime.inspect(agent.spec)
         agent.is_present = event_of(observation) not in (AgentEvent.GONE, AgentEvent.UNSEEN)
         self._table.apply_event(
@@ -371,9 +341,3 @@ class AgentCommands:
             return self._build_resume_command(agent.spec.command, conversation, agent.spec.workdir)
         except WakefulError as error:
             return str(error)
-
-
-async def _as_coroutine(work: Any) -> AgentObservation:
-    """A task needs a coroutine; a runtime's acts may be anything that can be awaited."""
-    found: AgentObservation = await work
-    return found

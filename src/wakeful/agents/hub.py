@@ -41,7 +41,7 @@ from wakeful.storage.base import ActionOutcome
 SYNC_SECONDS: Final = 10.0
 # A start that an earlier daemon ordered is seen ready, or ended, this late.
 STARTING_SECONDS: Final = 1.0
-# A lease lasts 60 s: two renewals may fail before anybody else can claim it.
+# A lease lasts 60 s: two renewals may fail before another owner can claim it.
 RENEW_SECONDS: Final = 20.0
 # A stop takes up to 15 s, signal by signal. An agent that runs after this time was not stopped.
 STOP_SECONDS_MAX: Final = 60.0
@@ -50,8 +50,6 @@ log = logging.getLogger("wakeful.hub")
 
 
 class ProcessLookup(Protocol):
-    """Identifies and watches processes of this host."""
-
     def identify(self, pid: int) -> Process | None:
         """The process with this pid; None if it is gone or hidden."""
 
@@ -60,14 +58,14 @@ class ProcessLookup(Protocol):
 
 
 class ContainerAccess(Protocol):
-    """Ways for the eyes to see what agents keep where only their runtime can reach it."""
+    """Opens log sources for files that only an agent's runtime can reach."""
 
     async def update(self, spec: AgentSpec, observation: AgentObservation) -> None:
-        """This was seen of an agent: its window is opened, left as it is, or closed. Never raises what the world does."""
+        """Open, keep or close the access to an agent, by this observation. Never raises a WorldError."""
 
 
 class Hub:
-    """Looks, and keeps the book right."""
+    """Inspects agents and updates the table."""
 
     def __init__(
         self,
@@ -90,7 +88,7 @@ class Hub:
         self._processes = processes
         self._clock = clock
         self._container_access = windows
-        # Beginnings and ends of looks, in their order.
+        # Numbers the beginnings and ends of inspections.
         self._ticks = 0
         self._inspect_tasks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -109,7 +107,6 @@ class Hub:
 
     @property
     def failed_counts(self) -> Mapping[str, int]:
-        """How many looks came to nothing, by the runtime that was asked."""
         return self._table.failed_counts
 
     def summary(self) -> AgentsSummary:
@@ -125,7 +122,7 @@ class Hub:
         return next((each.name for each in self.records if each.session_id == session_id), None)
 
     def recovery_of(self, session_id: SessionId) -> AgentRecovery:
-        """Who brings this session back, should its agent be gone."""
+        """How this session comes back if its agent is gone."""
         agent = self._hosting_agent(session_id)
         if agent is None or agent.spec.restart is not Restart.AUTO or agent.stop_ordered:
             return AgentRecovery.NOTIFY
@@ -140,7 +137,7 @@ class Hub:
         )
 
     def _runs_without(self, agent: Agent, session_id: SessionId) -> bool:
-        """Whether the agent runs on though its session ended: two rounds of looks have seen no end of it."""
+        """Whether the agent runs on although its session ended, for two rounds of inspections."""
         now = self._clock.now().awake
         if self._sessions.agent_pid(session_id) is not None:
             agent.session_missing_since = None
@@ -159,7 +156,7 @@ class Hub:
         while _is_left_starting(agent):
             await self._clock.sleep(STARTING_SECONDS)
         if agent.state is AgentState.RUNNING:
-            # An earlier daemon ended after it was started and before it was told anything.
+            # An earlier daemon ended between its start and its brief.
             return ActionRecord(
                 "", ActionKind.RESUME, agent.key, ActionOutcome.CONFIRMED, "its agent runs already"
             )
@@ -170,47 +167,45 @@ class Hub:
         return next((each for each in agents if each.record.hosted_session == session_id), None)
 
     def program(self, text: str) -> str:
-        """What it runs. Raises AgentNotFound, BadAgentName."""
+        """Its program. Raises AgentNotFound, BadAgentName."""
         return self._table.find(text).spec.command[0]
 
     async def load(self) -> None:
-        """What an earlier daemon knew. Before anybody is judged: whose agent hosts it is managed from the first moment."""
+        """Load the stored agents. Before sessions are judged: a session of an agent counts as managed from the start."""
         await self._table.load()
 
     async def restore(self) -> None:
-        """Go on where an earlier daemon stopped, and find out what became of everybody since."""
+        """Continue where an earlier daemon stopped, and inspect every agent."""
         await self._renew()
         await self.inspect(tuple(self._table.agents.values()))
         for agent in self._table.agents.values():
             if agent.state in (AgentState.RUNNING, AgentState.STALE):
-                log.info("%s", _discovery_line(agent))
+                what = "container" if agent.spec.runtime == "docker" else "session"
+                log.info("Discovered %s %s for %s (%s)", agent.state, what, agent.name, agent.record.reason)
         await self._auto_restart.restore()
         self._restored.set()
 
     def on_exit(self, process: Process) -> None:
-        """A process is gone: if it was an agent's, look at once."""
+        """A process ended: if it was an agent's, inspect the agent at once."""
         for agent in self._table.agents.values():
             if agent.process == process:
                 self._inspect_soon((agent,))
 
     def on_session_process(self, session_id: SessionId) -> None:
-        """A session has a new holder: if that is an agent's, it is said at once whom it hosts."""
+        """A session has a new process: if it is an agent's, the agent hosts this session from now on."""
         if not self._table.agents:
             return
         agent = self._table.agents.get(self._sessions.agent_by_mark(session_id) or "")
-        if agent is not None and self._is_free(agent):
-            self._table.set_session(agent, session_id)
+        if agent is not None:
+            hosted = agent.record.session_id
+            # A client that the hosted session itself started is not hosted.
+            if hosted is None or self._sessions.agent_pid(hosted) is None:
+                self._table.set_session(agent, session_id)
         if any(record.pid is not None for record in self.records):
             above = self._sessions.pids_above(session_id)
             self._inspect_soon([agent for agent in self._table.agents.values() if agent.record.pid in above])
 
-    def _is_free(self, agent: Agent) -> bool:
-        """Whether it hosts nobody who lives: a client that its own session started is not whom it hosts."""
-        session_id = agent.record.session_id
-        return session_id is None or self._sessions.agent_pid(session_id) is None
-
     def tasks(self) -> Iterator[tuple[Callable[[], Coroutine[None, None, None]], str]]:
-        """What runs as long as the daemon does."""
         if self._table.agents:
             yield self.run, "agents are not looked at"
         for runtime in self._runtimes.values():
@@ -226,7 +221,7 @@ class Hub:
                 await self._renew()
 
     async def sync(self) -> None:
-        """Look at all of them, and at what else is there."""
+        """Inspect all agents, and find undeclared ones."""
         await self.inspect(tuple(self._table.agents.values()))
         for agent in self._table.agents.values():
             self._auto_restart.restart_if_stale(agent)
@@ -242,14 +237,14 @@ class Hub:
         self.undeclared = tuple(found)
 
     async def inspect(self, agents: Collection[Agent]) -> None:
-        """Look, and take what was seen into account, unless something else was seen or ordered meanwhile."""
+        """Inspect these agents, and apply each result unless a newer one or an order came in between."""
         free = [agent for agent in agents if not agent.commands_running]
         looks = await asyncio.gather(*(self._inspect_one(agent) for agent in free))
         for agent, look in zip(free, looks, strict=True):
             if agent.commands_running:
                 continue
             if look.began < agent.last_inspection:
-                # Nobody can tell which of the two saw later: if they differ, a third one does.
+                # The order of the two observations is unknown: if they differ, a third one decides.
                 if next_state(agent.state, event_of(look.glimpse)) is not agent.state:
                     self._inspect_soon((agent,))
                 continue
@@ -257,7 +252,7 @@ class Hub:
             await self._apply(agent, look.glimpse)
 
     async def close(self) -> None:
-        """Let go of everything; agents go on."""
+        """End all tasks; agents go on."""
         self._closed = True
         for task in tuple(self._inspect_tasks):
             task.cancel()
@@ -270,7 +265,9 @@ class Hub:
     async def _apply(self, agent: Agent, observation: AgentObservation) -> None:
         before = agent.record
         self._update_state(agent, observation)
-        if self._outlived_its_stop(agent):
+        runs = agent.stop_ordered and agent.state is AgentState.RUNNING
+        if runs and self._clock.now().wall - agent.moved_at >= STOP_SECONDS_MAX:
+            # Wakeful ended before it carried the stop out: a later end of the agent is news.
             agent.stop_ordered = False
             await self.commands.on_stop_failed(agent)
             await self._table.save(agent)
@@ -281,26 +278,23 @@ class Hub:
         if self._container_access is not None:
             await self._container_access.update(agent.spec, observation)
 
-    def _outlived_its_stop(self, agent: Agent) -> bool:
-        """Whether a stop was ordered and never carried out, because Wakeful ended first: what ends it later is news."""
-        runs = agent.stop_ordered and agent.state is AgentState.RUNNING
-        return runs and self._clock.now().wall - agent.moved_at >= STOP_SECONDS_MAX
-
     def _update_state(self, agent: Agent, observation: AgentObservation) -> None:
         session = self._sessions.session_below(observation.pid) if observation.pid is not None else None
         self._table.apply_observation(agent, observation, session)
         if _is_left_starting(agent) and self._clock.now().wall - agent.moved_at >= agent.spec.ready_seconds:
-            self._table.apply_event(agent, AgentEvent.NOT_READY, _not_ready(agent.spec, observation.reason))
+            seconds, reason = agent.spec.ready_seconds, observation.reason
+            problem = NotReady(name=agent.name, seconds=seconds, reason=reason)
+            self._table.apply_event(agent, AgentEvent.NOT_READY, str(problem))
         process = self._processes.identify(observation.pid) if observation.pid is not None else None
         agent.process = process
         if process is not None:
             ended = self._processes.watch(process) is ProcessState.DEAD
         else:
-            # Gone already; or somebody else's that cannot be looked at, which a second look does not change.
+            # It has ended; or it belongs to another user, which a second look does not change.
             ended = observation.pid is not None and observation.pid != agent.unidentified_pid
             agent.unidentified_pid = observation.pid
         if ended:
-            # Between the look and now: nobody else would tell.
+            # It ended between the inspection and now, and no other event would report it.
             self._inspect_soon((agent,))
 
     async def _inspect_one(self, agent: Agent) -> "_Inspection":
@@ -315,7 +309,7 @@ class Hub:
         return _Inspection(began, self._tick(), observation)
 
     def _inspect_after_command(self, agent: Agent) -> None:
-        # What was seen before it, or while it was carried out, does not count after it.
+        # Inspections from before or during the command do not count after it.
         agent.last_inspection = self._tick()
         self._inspect_soon((agent,))
 
@@ -329,7 +323,7 @@ class Hub:
             self._on_runtime_event(name)
 
     def _on_runtime_event(self, name: str) -> None:
-        """A runtime heard something of an agent; of none in particular: of all it hosts."""
+        """A runtime reported an agent, or with an empty name all agents."""
         agents = self._table.agents
         if not name:
             self._inspect_soon(tuple(agents.values()))
@@ -352,11 +346,11 @@ class Hub:
             self._auto_restart.restart_if_stale(agent)
 
     async def _renew(self) -> None:
-        """Whoever runs under an epoch of ours keeps it, across restarts of ours."""
+        """Renew the leases of all running agents, also those that an earlier daemon claimed."""
         self._renewed_at = self._clock.now().awake
         for agent in self._table.agents.values():
             epoch = agent.record.epoch
-            # Whoever is not there has given it back.
+            # An agent that is not there has released its lease.
             if not epoch or not agent.is_present:
                 continue
             if not await self.commands.renew_lease(agent):
@@ -364,7 +358,7 @@ class Hub:
 
 
 class _Inspection(Struct, frozen=True):
-    """What was seen, somewhen between the two."""
+    """An observation, made between the two ticks."""
 
     began: int
     ended: int
@@ -372,15 +366,5 @@ class _Inspection(Struct, frozen=True):
 
 
 def _is_left_starting(agent: Agent) -> bool:
-    """Whether it starts and no order of this daemon sees to it: the one that did ended."""
+    """Whether it starts without an order of this daemon: an earlier daemon ordered it."""
     return agent.state is AgentState.STARTING and not agent.commands_running
-
-
-def _not_ready(spec: AgentSpec, reason: str) -> str:
-    return str(NotReady(name=spec.name, seconds=spec.ready_seconds, reason=reason))
-
-
-def _discovery_line(agent: Agent) -> str:
-    """The log line about an agent found at the start of the daemon."""
-    what = "container" if agent.spec.runtime == "docker" else "session"
-    return f"Discovered {agent.state} {what} for {agent.name} ({agent.record.reason})"

@@ -12,7 +12,7 @@ from wakeful.storage.base import Store
 
 
 class AgentLeases:
-    """Held by this daemon's process. `is_dead` is certain: what cannot be seen is not dead."""
+    """Leases of this daemon's process. `is_dead` is certain: an invisible process is not dead."""
 
     def __init__(
         self, store: Store, owner: str, daemon: Process | None, is_dead: Callable[[Process], bool]
@@ -23,30 +23,27 @@ class AgentLeases:
         self._is_dead = is_dead
 
     async def claim(self, agent: Agent) -> int:
-        """The next epoch: whoever was started before is fenced from here on. Raises ConversationHeld."""
+        """Claim the next epoch, which fences processes of earlier ones. Raises ConversationHeld."""
         key = _key(agent)
         if agent.record.epoch:
             await self._store.yield_lease(key, agent.record.epoch)
         taken = await self._store.claim_lease(key, self._owner, holder=self._daemon)
-        if isinstance(taken, LeaseConflict) and (dead := self._dead_holder(taken)) is not None:
-            taken = await self._store.claim_lease(key, self._owner, holder=self._daemon, instead_of=dead)
+        # Only of the same owner: the processes of another one may be invisible here.
+        if isinstance(taken, LeaseConflict) and taken.holder is not None and taken.owner == self._owner:
+            dead = taken.holder
+            if self._is_dead(dead):
+                taken = await self._store.claim_lease(key, self._owner, holder=self._daemon, instead_of=dead)
         if isinstance(taken, LeaseConflict):
             raise conversation_held_error(taken)
         return taken.epoch
 
     async def renew(self, agent: Agent) -> bool:
-        """Whether it is still ours. From now on this daemon holds it, also one that an earlier daemon claimed."""
+        """Renew the lease, also one that an earlier daemon claimed; False if another owner has it."""
         epoch = agent.record.epoch
         return await self._store.renew_lease(_key(agent), epoch, holder=self._daemon) is not None
 
     async def give_back(self, agent: Agent) -> None:
         await self._store.yield_lease(_key(agent), agent.record.epoch)
-
-    def _dead_holder(self, lease: LeaseConflict) -> Process | None:
-        """A daemon that went without giving it back. Another owner's processes may not be ours to see."""
-        holder = lease.holder
-        gone = holder is not None and lease.owner == self._owner and self._is_dead(holder)
-        return holder if gone else None
 
 
 def _key(agent: Agent) -> LeaseKey:

@@ -23,10 +23,8 @@ RESERVED: Final = frozenset({"heartbeat", "list", "start", "stop", "restart-sess
 READY_SECONDS: Final = 60.0
 
 
-class BadAgentName(OperatorError):
+class BadAgentName(OperatorError, code="bad-agent-name"):
     """{shown!r} cannot be an agent's name: small letters, digits, _ and - only, 40 at most, and not a command's name."""
-
-    code = "bad-agent-name"
 
 
 class AgentState(StrEnum):
@@ -42,11 +40,9 @@ class AgentState(StrEnum):
 
 
 class AgentEvent(StrEnum):
-    """What happens to an agent."""
-
     START = "start ordered"
     READY = "seen ready"
-    # It lives, and its screen has not shown what says that it is ready.
+    # It lives, and its screen has not matched `ready`.
     NOT_YET = "not ready yet"
     NOT_READY = "not ready in time"
     CALLED_OFF = "start called off"
@@ -92,7 +88,7 @@ class AgentObservation(Struct, frozen=True, kw_only=True):
     container: ProcessState
     session: ProcessState
     agent: ProcessState
-    # False while its screen has never shown what says that it is ready.
+    # False while its screen has never matched `AgentSpec.ready`.
     ready: bool = True
     # The agent's process as this host numbers it.
     pid: int | None = None
@@ -122,7 +118,7 @@ class AgentRecord(Struct, frozen=True, kw_only=True):
 
     @property
     def hosted_session(self) -> SessionId | None:
-        """The session that is this agent's to bring back; a stopped one begins anew, and leaves its last one free."""
+        """The session that this agent would resume; a stopped agent starts a new one."""
         return None if self.state is AgentState.STOPPED else self.session_id
 
 
@@ -155,7 +151,6 @@ _STATE_ORDER: Final = (
 
 
 def summarize_agents(records: Sequence[AgentRecord]) -> AgentsSummary:
-    """What is said of these agents in few words."""
     states = [record.state for record in records]
     counts = {state.value: states.count(state) for state in _STATE_ORDER if state in states}
     briefs = (AgentBrief(each.id, each.state, each.session_alive, each.reason) for each in records)
@@ -163,19 +158,18 @@ def summarize_agents(records: Sequence[AgentRecord]) -> AgentsSummary:
 
 
 def parse_agent_name(text: str) -> str:
-    """The one door for names from outside. Raises BadAgentName."""
+    """Check a name from outside. Raises BadAgentName."""
     if len(text) > NAME_CHARS_MAX or _NAME.match(text) is None or text in RESERVED:
         raise BadAgentName(shown=text[:NAME_CHARS_MAX])
     return text
 
 
 def event_of(observation: AgentObservation) -> AgentEvent:
-    """What a glimpse amounts to."""
     if (
         ProcessState.UNKNOWN in (observation.container, observation.session, observation.agent)
         and observation.container is not ProcessState.DEAD
     ):
-        # Whoever is seen dead further in settles it, whatever else could not be seen.
+        # A dead session or agent decides, even if other parts could not be seen.
         dead_inside = (
             ProcessState.DEAD in (observation.session, observation.agent)
             and observation.container is ProcessState.ALIVE
@@ -221,7 +215,7 @@ AGENT_TRANSITIONS: Final[Mapping[tuple[AgentState, AgentEvent], AgentState]] = {
     (_S.STALE, AgentEvent.GONE): _S.STOPPED,
     (_S.STALE, AgentEvent.UNSEEN): _S.UNKNOWN,
     (_S.STOPPING, AgentEvent.GONE): _S.STOPPED,
-    # Its screen says so at last, or somebody else started it.
+    # Its screen shows at last that it is ready, or another program started it.
     (_S.ERROR, AgentEvent.READY): _S.RUNNING,
     (_S.ERROR, AgentEvent.STOP): _S.STOPPING,
     (_S.ERROR, AgentEvent.GONE): _S.STOPPED,
@@ -229,10 +223,10 @@ AGENT_TRANSITIONS: Final[Mapping[tuple[AgentState, AgentEvent], AgentState]] = {
     (_S.UNKNOWN, AgentEvent.NOT_YET): _S.STARTING,
     (_S.UNKNOWN, AgentEvent.SESSION_LOST): _S.STALE,
     (_S.UNKNOWN, AgentEvent.GONE): _S.STOPPED,
-    # The way out for a person who knows more than we can see; nobody else acts on what is unknown.
+    # For a person who knows more than Wakeful can see; nothing else acts on an unknown state.
     (_S.UNKNOWN, AgentEvent.STOP): _S.STOPPING,
 }
-"""Whatever is not here leaves the state as it is; an order that is not here is refused."""
+"""An event that is not here leaves the state unchanged; an order that is not here is refused."""
 
 
 def next_state(state: AgentState, event: AgentEvent) -> AgentState:
@@ -240,7 +234,6 @@ def next_state(state: AgentState, event: AgentEvent) -> AgentState:
 
 
 def accepts(state: AgentState, event: AgentEvent) -> bool:
-    """Whether an order may be given in this state."""
     return (state, event) in AGENT_TRANSITIONS
 
 

@@ -1,6 +1,6 @@
 """Interface of agent runtimes: a container engine or a tmux server.
 
-Every action has a deadline and reports what it saw. If something cannot be seen, the Glimpse says `unknown`,
+Every action has a deadline and reports its result. If something cannot be seen, the observation says `unknown`,
 never dead, and no error is raised. An action that cannot be done raises a WorldError or OperatorError that
 says what to do.
 """
@@ -14,31 +14,20 @@ from wakeful.agents.model import AgentObservation, AgentSpec
 from wakeful.core.errors import OperatorError, WorldError
 
 
-class EngineGone(WorldError):
+class EngineGone(WorldError, code="engine-gone", retryable=True):
     """The engine at {address} does not answer: {reason}."""
 
-    code = "engine-gone"
-    retryable = True
 
-
-class ImageMissing(OperatorError):
+class ImageMissing(OperatorError, code="image-missing", http_status=409):
     """There is no image {image!r} on this engine. Build or load it first."""
 
-    code = "image-missing"
-    http_status = 409
 
-
-class CommandMissing(OperatorError):
+class CommandMissing(OperatorError, code="command-missing", http_status=409):
     """{command!r} is not in {where}: {reason}."""
 
-    code = "command-missing"
-    http_status = 409
 
-
-class NotReady(WorldError):
+class NotReady(WorldError, code="agent-not-ready"):
     """Agent {name} did not become ready ({seconds:g} s are allowed): {reason}."""
-
-    code = "agent-not-ready"
 
 
 class UndeclaredAgent(Struct, frozen=True):
@@ -63,19 +52,19 @@ class Runtime(Protocol):
         """A new session in the container that is there; return once it is ready. Raises as `start` does."""
 
     async def stop(self, spec: AgentSpec) -> AgentObservation:
-        """End the agent and remove its container; what is seen afterwards. Raises EngineGone."""
+        """End the agent and remove its container; returns the observation afterwards. Raises EngineGone."""
 
     async def inspect(self, spec: AgentSpec) -> AgentObservation:
-        """What can be seen of it now, within 5 s."""
+        """Observe it now, within 5 s."""
 
     async def find_undeclared(self, known: frozenset[str]) -> list[UndeclaredAgent]:
-        """What else looks like an agent here, beside those known by name."""
+        """Other containers or sessions that look like agents, beside those known by name."""
 
     def attach_argv(self, spec: AgentSpec) -> tuple[str, ...]:
         """The command that hands a terminal to its tmux session."""
 
     def changes(self) -> AsyncIterator[str]:
-        """Names of agents something was heard of, as it happens; "" means look at all of them."""
+        """Names of agents with an event, as it happens; "" means inspect all of them."""
 
     async def close(self) -> None:
         """Let go of connections."""

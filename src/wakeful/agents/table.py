@@ -1,7 +1,7 @@
 """Registry of agents: declarations and records, changed by the state table, stored, logged and announced.
 
-This module neither inspects nor changes anything outside. The state of an agent changes only in `moved` and
-`looked`, between two awaits, so that of two actions at once one finds the state that the other left.
+This module neither inspects nor changes anything outside. The state of an agent changes only in `apply_event` and
+`apply_observation`, between two awaits, so that of two actions at once one finds the state that the other left.
 """
 
 import logging
@@ -45,37 +45,28 @@ _SESSION_DEAD: Final = "session dead"
 log = logging.getLogger("wakeful.hub")
 
 
-class AgentNotFound(OperatorError):
+class AgentNotFound(OperatorError, code="agent-not-found", http_status=404):
     """No agent {shown!r}.{meant} `wakeful agent list` shows every one."""
 
-    code = "agent-not-found"
-    http_status = 404
 
-
-class AgentRefuses(OperatorError):
+class AgentRefuses(OperatorError, code="agent-refuses", http_status=409, exit_code=1):
     """Agent {name} is {state}{why}: {order} is taken only when it is {accepted}."""
-
-    code = "agent-refuses"
-    http_status = 409
-    exit_code = 1
 
 
 class AgentSnapshot(Struct, frozen=True):
-    """What a restart must know. `moved_at` is the wall time of `record.since`; `work_since` names its budget."""
+    """The stored state of an agent. `moved_at` is the wall time of `record.since`; `work_since` names its budget."""
 
     record: AgentRecord
     moved_at: float
     work_since: float
     placed: bool = False
-    # A person's stop is final: nothing brings it back but a person.
+    # A person's stop is final: only a person starts it again.
     stop_ordered: bool = False
-    # What was seen there before its last start was ordered: nothing newer was started as long as that is all there is.
+    # The newest epoch before its last start was ordered: without a newer one nothing was started.
     epoch_before: int = 0
 
 
 class Agent:
-    """One agent of the hub, with what is known of it now."""
-
     def __init__(self, spec: AgentSpec, runtime: Runtime, record: AgentRecord, now: float) -> None:
         self.spec = spec
         self.runtime = runtime
@@ -83,25 +74,24 @@ class Agent:
         self.moved_at = now
         self.work_since = now
         self.process: Process | None = None
-        # A process that was seen, and could not be identified afterwards.
+        # A pid that was seen and could not be identified afterwards.
         self.unidentified_pid: int | None = None
-        # Whether anything of it was there at the last look: only then it can go.
+        # Whether its container or session existed at the last inspection.
         self.is_present = False
         self.stop_ordered = False
-        # Since when the work began for which its one restart is spent and nothing more is tried.
+        # `work_since` of the task whose one restart is spent.
         self.given_up_since: float | None = None
-        # The newest epoch that was seen on anything of it, and the same when its last start was ordered.
+        # The newest observed epoch, now and when its last start was ordered.
         self.epoch_seen = 0
         self.epoch_before = 0
-        # What it was before its state last changed.
         self.previous_state = AgentState.RUNNING
-        # Whether the runtime itself could not be asked.
+        # Whether the runtime itself did not answer.
         self.runtime_lost = False
-        # Since when its session is missed while it runs; whoever asks for its session sets it.
+        # Since when its session is missing while it runs; `Hub.recovery_of` sets it.
         self.session_missing_since: float | None = None
-        # Orders under way: until they end, their own looks are the only ones that count.
+        # Orders under way: until they end, only their own inspections count.
         self.commands_running = 0
-        # When the newest look that counted ended: one that began before does not count.
+        # The end of the newest inspection that counted: one that began before does not count.
         self.last_inspection = 0
 
     @property
@@ -110,7 +100,7 @@ class Agent:
 
     @property
     def key(self) -> SessionId:
-        """What acts and incidents call it."""
+        """Its id in actions and incidents."""
         return agent_member_id(self.name)
 
     @property
@@ -128,8 +118,6 @@ class Agent:
 
 
 class Notes(Protocol):
-    """The part of a store the book needs."""
-
     async def save_note(self, note: Note) -> None: ...
 
     async def drop_note(self, kind: str, key: str) -> bool: ...
@@ -138,8 +126,6 @@ class Notes(Protocol):
 
 
 class AgentListener(Protocol):
-    """Hears of changes of agents."""
-
     def publish_agent_change(self, change: bytes) -> None:
         """An agent changed: the encoded `AgentChange`."""
 
@@ -148,7 +134,7 @@ class AgentListener(Protocol):
 
 
 class NoAgentListener:
-    """For a single look at the agents."""
+    """For a single inspection."""
 
     def publish_agent_change(self, change: bytes) -> None: ...
 
@@ -156,8 +142,6 @@ class NoAgentListener:
 
 
 class AgentTable:
-    """Every agent there is."""
-
     def __init__(
         self,
         specs: Iterable[AgentSpec],
@@ -170,7 +154,7 @@ class AgentTable:
         self._store = store
         self._clock = clock
         self._listener = listener
-        # Looks that came to nothing since the start, by the runtime that was asked.
+        # Failed inspections since the start, by runtime.
         self.failed_counts: Counter[str] = Counter()
         now = clock.now().wall
         self.agents = {
@@ -178,7 +162,7 @@ class AgentTable:
         }
 
     async def load(self) -> None:
-        """Take up what an earlier daemon knew; whoever is declared no longer is forgotten."""
+        """Load the stored agents; those that are no longer declared are deleted."""
         for note in await self._store.notes(KIND):
             agent = self.agents.get(note.key)
             if agent is None:
@@ -214,7 +198,7 @@ class AgentTable:
             )
 
     def apply_event(self, agent: Agent, event: AgentEvent, reason: str = "") -> bool:
-        """Something happened that is no look: an order, or how one failed. Whether its state changed."""
+        """Apply an order or its failure. Returns whether the state changed."""
         state = next_state(agent.state, event)
         if state is agent.state:
             return False
@@ -226,21 +210,21 @@ class AgentTable:
     def apply_observation(
         self, agent: Agent, observation: AgentObservation, session_id: SessionId | None = None
     ) -> bool:
-        """It was looked at. Whether its state changed."""
+        """Apply an inspection. Returns whether the state changed."""
         event = event_of(observation)
         self.failed_counts[agent.runtime.name] += event is AgentEvent.UNSEEN
         if event is AgentEvent.GONE and not agent.is_present and agent.state is AgentState.ERROR:
-            # Its start failed before anything was there: nothing went, and why it failed is still the news.
+            # Its start failed before anything existed: the reason of the failure stays.
             event = AgentEvent.UNSEEN
         agent.epoch_seen = max(agent.epoch_seen, observation.epoch)
         if event is AgentEvent.NOT_YET and agent.is_in(AgentState.STARTING):
-            # It lives, and did not when it was ordered: not every runtime knows the epoch of what ended.
+            # It lives and did not at the order: not every runtime knows the epoch of an ended agent.
             agent.epoch_before = -1
         if event is AgentEvent.SESSION_LOST and agent.is_in(AgentState.STARTING) and not agent.has_started:
-            # Only what was there before the order: Wakeful ended before it started anything.
+            # Only older epochs exist: Wakeful ended before it started anything.
             event = AgentEvent.CALLED_OFF
         if event is AgentEvent.GONE and agent.is_in(AgentState.STARTING) and agent.has_started:
-            # What was started is gone before it was seen ready: a start that failed, not a stop.
+            # The new agent is gone before it was ready: a failed start, not a stop.
             event = AgentEvent.NOT_READY
         if observation.container is not ProcessState.UNKNOWN:
             agent.is_present = observation.container is ProcessState.ALIVE
@@ -256,7 +240,7 @@ class AgentTable:
         record = replace(
             record,
             session_alive=running and event is AgentEvent.READY,
-            # One that lives and is not ready can be visited: it may be at a dialog.
+            # A person can attach to an agent that is not ready: it may be at a dialog.
             pid=observation.pid
             if running or state is AgentState.UNKNOWN or event is AgentEvent.NOT_YET
             else None,
@@ -271,15 +255,14 @@ class AgentTable:
         return changed
 
     def set_session(self, agent: Agent, session_id: SessionId) -> None:
-        """It hosts this session, as is known before it was looked at."""
+        """It hosts this session, as is known before its next inspection."""
         self._write(agent, replace(agent.record, session_id=session_id))
 
     def set_epoch(self, agent: Agent, epoch: int) -> None:
-        """It begins anew under this epoch."""
         agent.record = replace(agent.record, epoch=epoch)
 
     def apply_command(self, agent: Agent, event: AgentEvent) -> None:
-        """A person ordered it: what was asked for begins here, and budgets of what was before do not count."""
+        """Apply a person's order: a new task with its own budget begins."""
         agent.work_since = self._clock.now().wall
         agent.stop_ordered = event is AgentEvent.STOP
         if event is AgentEvent.START:
@@ -287,7 +270,7 @@ class AgentTable:
         self.apply_event(agent, event)
 
     async def save(self, agent: Agent) -> None:
-        """Remember it. A store that refuses is said, and costs only what a restart would know."""
+        """Store it. A failed write is logged, and costs only what a restart would know."""
         body = msgspec.json.encode(
             AgentSnapshot(
                 agent.record,
@@ -325,7 +308,7 @@ class AgentTable:
         self._write(agent, record)
         if old is not record.state:
             if record.hosted_session is not None:
-                # Whether a session can be spoken to depends on how its agent is: it is judged anew.
+                # Whether prompts reach a session depends on its agent: the session is judged again.
                 self._listener.set_agent(record.hosted_session, agent.name)
             log.info("agent %s: %s -> %s (%s)", agent.name, old, record.state, record.reason)
         at = record.since if old is not record.state else iso(self._clock.now().wall)
@@ -352,7 +335,6 @@ def _reason_text(agent: Agent, event: AgentEvent, observation: AgentObservation)
 
 
 def _new_record(spec: AgentSpec, now: float) -> AgentRecord:
-    """An agent nobody has looked at yet."""
     return AgentRecord(
         id=spec.name,
         name=spec.name,

@@ -51,8 +51,6 @@ class SessionSummary(Struct, frozen=True):
 
 
 class SessionsApi(Protocol):
-    """Managed sessions."""
-
     async def start(self, workspace: Workspace, prompt: str, key: str) -> ActionReply:
         """Begin a conversation with this prompt. A repeated key gives the same answer and starts nothing."""
 
@@ -88,7 +86,7 @@ class SessionsApi(Protocol):
     ) -> AsyncIterator[TurnEvent]:
         """The events of the turn that this key asked for, from its beginning until it ends.
 
-        `epoch`: the process that was given the prompt. What the healer sent that process before belongs to another turn.
+        `epoch`: the process that got the prompt. Earlier prompts of the healer to it belong to another turn.
 
         It works after a restart of the listener as well: earlier events come first. When the healer replaces the
         process, the iteration continues with the new one (after `Gone`). An interrupted turn may be continued: after
@@ -114,7 +112,7 @@ class OpenCheckpoint(Struct, frozen=True):
 
 
 class DaemonApi(Protocol):
-    """The daemon as a whole. `by` is who decided; it is recorded."""
+    """The daemon as a whole. `by` names the person who decided; it is recorded."""
 
     async def summary(self) -> DaemonSummary: ...
 

@@ -20,7 +20,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class DaemonAnswer(NamedTuple):
-    """A body as the daemon sent it, the exit code it stands for, and the daemon's pid."""
+    """A body as the daemon sent it, its exit code, and the daemon's pid."""
 
     body: bytes
     exit_code: int

@@ -13,37 +13,26 @@ from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OperatorError, OwnError, WakefulError, WorldError
 
 
-class DaemonAway(WorldError):
+class DaemonAway(WorldError, code="daemon-away"):
     """The daemon did not answer."""
 
     # A request that was sent may have been carried out; with an idempotency key it is safe to repeat.
-    code = "daemon-away"
 
 
-class DaemonNotRunning(DaemonAway):
+class DaemonNotRunning(DaemonAway, code="daemon-not-running"):
     """Wakeful is not running. Start it with `wakeful up`, or `wakeful up --detach` to keep it behind."""
 
-    code = "daemon-not-running"
 
-
-class DaemonSilent(DaemonAway):
+class DaemonSilent(DaemonAway, code="daemon-silent", retryable=True):
     """The daemon did not answer within {seconds:.0f} s. `wakeful doctor` looks why."""
 
-    code = "daemon-silent"
-    retryable = True
 
-
-class DaemonUnreachable(DaemonAway):
+class DaemonUnreachable(DaemonAway, code="daemon-unreachable", retryable=True):
     """The daemon could not be asked: {reason}."""
 
-    code = "daemon-unreachable"
-    retryable = True
 
-
-class DaemonEnded(DaemonAway):
+class DaemonEnded(DaemonAway, code="daemon-ended"):
     """The daemon ended while it was asked. What became of it: {where}"""
-
-    code = "daemon-ended"
 
 
 class DaemonRefused(WakefulError):
@@ -53,44 +42,31 @@ class DaemonRefused(WakefulError):
 
     @property
     def problem(self) -> dict[str, object]:
-        """The daemon's whole problem document."""
         return cast("dict[str, object]", self.facts["problem"])
 
     @property
     def reason(self) -> str:
-        """The daemon's own code."""
         return str(self.problem.get("code", "unknown"))
 
 
-class RequestDeclined(DaemonRefused, OperatorError):
+class RequestDeclined(DaemonRefused, OperatorError, code="declined", exit_code=1):
     """{detail}"""
 
-    code = "declined"
-    exit_code = 1
 
-
-class RequestRefused(DaemonRefused, OperatorError):
+class RequestRefused(DaemonRefused, OperatorError, code="refused"):
     """{detail}"""
 
-    code = "refused"
 
-
-class RequestFailed(DaemonRefused, WorldError):
+class RequestFailed(DaemonRefused, WorldError, code="unable"):
     """{detail}"""
 
-    code = "unable"
 
-
-class DaemonFailed(DaemonRefused, OwnError):
+class DaemonFailed(DaemonRefused, OwnError, code="daemon-failed"):
     """The daemon failed: {detail}"""
 
-    code = "daemon-failed"
 
-
-class DaemonVersionMismatch(WorldError):
+class DaemonVersionMismatch(WorldError, code="other-version"):
     """The daemon's answer is not understood: it runs another version. `wakeful down`, then `wakeful up`."""
-
-    code = "other-version"
 
 
 @contextmanager
@@ -113,7 +89,7 @@ def transport_errors(socket: str, method: str, target: str, timeout_seconds: flo
 
 
 def _follow_up_command(target: str) -> str:
-    """The command that shows whether a request was carried out; the next daemon checks what was left half done."""
+    """The command that shows whether a request was carried out; the next daemon concludes unfinished actions."""
     subject, _, rest = target.removeprefix("/api/").partition("/")
     name = rest.partition("/")[0]
     command = {

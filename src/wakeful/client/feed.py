@@ -25,7 +25,7 @@ MESSAGE_BYTES_MAX: Final = 64 << 20
 
 
 class FeedListener(Protocol):
-    """Shows what the feed says. Its methods run in the loop of the connection."""
+    """Shows the feed. Its methods run in the loop of the connection."""
 
     def on_feed_status(self, overview: Overview) -> None: ...
 

@@ -83,9 +83,9 @@ class FolderChangeWaiter:
         self._change_event.set()
 
 
-# Between a start and the daemon's next look its record may lack the process.
+# Between a start and the daemon's next check its record may lack the process.
 NEW_PROCESS_SECONDS_MAX: Final = 1.0
-# After a change in the folder, a process that is not known yet is looked for this often.
+# After a change in the folder, an unknown process is searched this often.
 PROCESS_CHECK_SECONDS: Final = 1.0
 _DAY_SECONDS: Final = 86_400.0
 
@@ -93,8 +93,6 @@ log = logging.getLogger("wakeful.gateway")
 
 
 class TurnStream:
-    """Follows turns in the run folders below one root."""
-
     def __init__(self, root: Path, fetch_pid: Callable[[SessionId], Awaitable[int | None]]) -> None:
         self._root = root
         # The pid the daemon knows for a session; None if it knows no living one.
@@ -110,7 +108,9 @@ class TurnStream:
         if epoch and (process is None or _epoch_of(process) == epoch):
             reader.on_prompt_given()
         while True:
-            async for event in _events_of_process(folder, process or _ended_process(), reader):
+            # Without a process, one that has ended is followed: its whole output is there.
+            followed = process or Process(0, 0, proc.boot_id())
+            async for event in _events_of_process(folder, followed, reader):
                 yield event
                 if isinstance(event, Ended) and not event.interrupted:
                     return
@@ -132,11 +132,13 @@ class TurnStream:
         return process
 
     async def process_of(self, session_id: SessionId) -> Process | None:
-        """The living process of a session."""
         known = self._process_by_session.get(session_id)
         if known is not None and proc.state_of(known) is ProcessState.ALIVE:
             return known
-        found = _newest_agent(proc.processes_with_variable(SESSION_VARIABLE, session_id, os.getuid()))
+        carriers = proc.processes_with_variable(SESSION_VARIABLE, session_id, os.getuid())
+        # The agent of the newest epoch, without tools and earlier processes.
+        agents = [each for each in carriers if not is_tool(each)]
+        found = max(agents, key=lambda each: (_epoch_of(each), -each.started), default=None)
         if found is None and (pid := await self._fetch_pid(session_id)) is not None:
             found = proc.identify_or_none(pid)
         if found is None:
@@ -206,17 +208,6 @@ def _feed_lines(reader: TurnReader, lines: list[bytes]) -> list[TurnEvent]:
     return [event for line in lines for event in reader.feed(line)]
 
 
-def _newest_agent(carriers: list[Process]) -> Process | None:
-    """The agent of the newest epoch, without tools and earlier processes."""
-    agents = [each for each in carriers if not is_tool(each)]
-    return max(agents, key=lambda each: (_epoch_of(each), -each.started), default=None)
-
-
 def _epoch_of(process: Process) -> int:
     marked = proc.environ_value(process.pid, EPOCH_VARIABLE) or ""
     return int(marked) if marked.isdecimal() else 0
-
-
-def _ended_process() -> Process:
-    """Stands for a process that has ended."""
-    return Process(0, 0, proc.boot_id())

@@ -30,7 +30,6 @@ def open_channels(alerts: AlertsConfig, environ: Mapping[str, str]) -> list[Mess
 
 
 def alert_rules_of(alerts: AlertsConfig) -> AlertRules:
-    """Which alerts the operator wants, and how often."""
     return AlertRules(
         kinds=frozenset(kind for kind in AlertKind if getattr(alerts, kind)),
         needs_you_seconds=alerts.needs_you_seconds,

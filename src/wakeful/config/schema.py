@@ -62,7 +62,7 @@ _Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=
 _Variables = tuple[_Variable, ...]
 _Mount = Annotated[str, Meta(pattern=r"^(/|~/)[^:\x00\n\r]*:/[^:\x00\n\r]*(:(ro|rw))?$", max_length=4096)]
 _Mounts = tuple[_Mount, ...]
-# Refuses what the engine would read as an option or as two words.
+# Refuses values that the engine would read as an option or as two words.
 _Token = Annotated[str, Meta(pattern=r"^([A-Za-z0-9][^\s\x00]*)?$", max_length=500)]
 _ReadySeconds = Annotated[float, Meta(gt=0, le=READY_SECONDS_MAX)]
 
@@ -185,28 +185,20 @@ def _pattern_problem(text: str) -> str | None:
     return None
 
 
-class ConfigError(OperatorError):
+class ConfigError(OperatorError, code="bad-config"):
     """{problems}"""
 
-    code = "bad-config"
 
-
-class HomeMissing(ConfigError):
+class HomeMissing(ConfigError, code="home-missing"):
     """HOME is not set, so there is no place to look in. Set HOME, or WAKEFUL_HOME to a folder of your own."""
 
-    code = "home-missing"
 
-
-class HomeNotThere(ConfigError):
+class HomeNotThere(ConfigError, code="home-not-there"):
     """HOME is {shown!r}, and there is no such folder. Set HOME to yours, or WAKEFUL_HOME to a folder of your own."""
 
-    code = "home-not-there"
 
-
-class PathNotAbsolute(ConfigError):
+class PathNotAbsolute(ConfigError, code="path-not-absolute"):
     """{variable} is {shown!r}: it must be an absolute path."""
-
-    code = "path-not-absolute"
 
 
 class Mode(StrEnum):
@@ -412,12 +404,10 @@ LISTS: Final[Mapping[Any, str]] = {
 
 
 def field_of(section: str) -> str:
-    """The field of `Config` for a section."""
     return _FIELDS.get(section, section.replace(".", "_"))
 
 
 def provider_of(section: str) -> str:
-    """The provider of a `[gateway.PROVIDER]` section."""
     return section.rpartition(".")[2]
 
 
@@ -447,7 +437,6 @@ class ConfigKey(Struct, frozen=True):
         return getattr(getattr(config, field_of(self.section)), self.short)
 
     def format_value(self, value: Any) -> Any:
-        """A value as it is written in the file."""
         return format_duration(value) if self.kind == Duration else value
 
     def expand(self, value: Any, expand: Callable[[str], str]) -> Any:

@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from wakeful.storage.base import Note
 
 
-class StateDirUnusable(WorldError):
+class StateDirUnusable(WorldError, code="home-unusable"):
     """The state folder {folder} cannot be made: {reason}. Set WAKEFUL_HOME to a folder that can be written to."""
-
-    code = "home-unusable"
 
 
 def require_home(environ: Mapping[str, str]) -> None:
@@ -61,7 +59,7 @@ def read_stored_pause(path: Path) -> "PauseRecord | None":
 
 
 def read_store_version(path: Path) -> int:
-    """The version of the store's tables. Raises what `wakeful up` would raise about it; writes nothing."""
+    """The version of the store's tables. Raises the errors of `wakeful up` about the store; writes nothing."""
     from wakeful.storage.sqlite.database import inspect_database  # noqa: PLC0415 - `up --detach` needs none of it
 
     return inspect_database(path)

@@ -19,22 +19,16 @@ TOKEN_BYTES: Final = 32
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{43}\n?\Z")
 
 
-class TokenFileUnsafe(OperatorError):
+class TokenFileUnsafe(OperatorError, code="token-file-unsafe"):
     """{path} can be read by others or is not yours, so its token is no secret. Run: chmod 600 {path}"""
 
-    code = "token-file-unsafe"
 
-
-class TokenFileLink(OperatorError):
+class TokenFileLink(OperatorError, code="token-file-link"):
     """{path} is a symbolic link, and a token is never read through one. Remove it; the next start makes a new one."""
 
-    code = "token-file-link"
 
-
-class TokenFileBroken(OperatorError):
+class TokenFileBroken(OperatorError, code="token-file-broken"):
     """{path} holds no token of ours. Delete it; the next start makes a new one."""
-
-    code = "token-file-broken"
 
 
 def load_or_create_token(path: Path) -> str:

@@ -14,10 +14,8 @@ from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OperatorError
 
 
-class TrustDamaged(OperatorError):
+class TrustDamaged(OperatorError, code="trust-damaged"):
     """{path} is damaged, so nothing is trusted. Remove it, then run `wakeful config trust` where you need it."""
-
-    code = "trust-damaged"
 
 
 class TrustFile:

@@ -14,9 +14,9 @@ from wakeful.core.errors import OperatorError
 from wakeful.core.managed_session import PaneAddress
 from wakeful.judging.wording import format_length, quote
 
-# The rest is counted: more than a handful of open calls nobody checks one by one.
+# Further calls are counted: an agent does not check more than a handful one by one.
 CALLS_NAMED_MAX: Final = 8
-# How everything begins that Wakeful itself tells an agent.
+# The beginnings of all prompts by Wakeful itself.
 BRIEF_PREFIX: Final = "Wakeful: "
 WAKE_PREFIX: Final = "Wakeful wakes the agent "
 # In bytes as well: logs are read as such.
@@ -24,18 +24,18 @@ OWN_PROMPT_PREFIXES: Final = (BRIEF_PREFIX.encode(), WAKE_PREFIX.encode())
 
 
 class BriefedCall(Struct, frozen=True):
-    """A call that was begun and never came back. `words` are its input, or what it is about."""
+    """A call that began and never returned. `words` are its input or its subject."""
 
     tool: str
     words: str
-    # How long before its end it was begun, where that is known.
+    # From its beginning to the end of the process, if known.
     since_seconds: float | None = None
 
 
 def brief(calls: Sequence[BriefedCall], running: Sequence[str] = ()) -> str:
-    """What to tell an agent that goes on after its process ended: its client does not tell it what was cut off.
+    """The brief for an agent that goes on after its process ended: its client does not name the interrupted calls.
 
-    `running` are the commands of its tools that live on without it.
+    `running` are the commands of its tools that still run.
     """
     opening = (
         "Wakeful: your process ended in the middle of your work and was started again in this conversation."
@@ -45,7 +45,11 @@ def brief(calls: Sequence[BriefedCall], running: Sequence[str] = ()) -> str:
             f"{opening} No call is known to have been running, but one begun in the last moment may be missing in your "
             "conversation. Look at what is done already, then go on."
         )
-    named = "; ".join(_describe_call(call) for call in calls[:CALLS_NAMED_MAX])
+    named = "; ".join(
+        f"{call.tool} {quote(call.words)}"
+        + ("" if call.since_seconds is None else f", begun {format_length(call.since_seconds)} before")
+        for call in calls[:CALLS_NAMED_MAX]
+    )
     more = f"; and {len(calls) - CALLS_NAMED_MAX} more" if len(calls) > CALLS_NAMED_MAX else ""
     alive = (
         f"Still running: {'; '.join(quote(each) for each in running[:CALLS_NAMED_MAX])}. " if running else ""
@@ -58,7 +62,7 @@ def brief(calls: Sequence[BriefedCall], running: Sequence[str] = ()) -> str:
 
 
 def fresh_brief(conversation_id: str) -> str:
-    """What to tell an agent that takes the place of a conversation that cannot go on."""
+    """The brief for an agent that replaces a conversation which cannot go on."""
     return (
         f"Wakeful: the conversation {conversation_id} worked in this folder and cannot go on; you take its place. "
         "Look at what is done already before you do anything, then go on with its work; if you cannot tell what it "
@@ -67,10 +71,10 @@ def fresh_brief(conversation_id: str) -> str:
 
 
 def prompt_problem(prompt: str, bytes_max: int) -> str | None:
-    """Why this prompt must not be delivered, or None. Nothing is stripped: what is not meant is refused."""
+    """Why this prompt must not be delivered, or None. Nothing is stripped from a prompt."""
     if not prompt.strip():
         return "it is empty"
-    # A character has one byte at least: no need to encode what is too long anyway.
+    # A character has at least one byte: a prompt with too many need not be encoded.
     if len(prompt) > bytes_max or len(prompt.encode("utf-8", "surrogatepass")) > bytes_max:
         return f"it is longer than {bytes_max} bytes"
     refused = next(
@@ -79,24 +83,14 @@ def prompt_problem(prompt: str, bytes_max: int) -> str | None:
     return None if refused is None else f"it holds the control character U+{ord(refused):04X}"
 
 
-def _describe_call(call: BriefedCall) -> str:
-    began = "" if call.since_seconds is None else f", begun {format_length(call.since_seconds)} before"
-    return f"{call.tool} {quote(call.words)}{began}"
-
-
-class NestedTerminal(OperatorError):
+class NestedTerminal(OperatorError, code="nested-terminal"):
     """You are inside of another tmux server, and a session within a session takes every key twice. Detach first, or open another terminal and run: {command}"""
-
-    code = "nested-terminal"
 
 
 def attach_argv(pane: PaneAddress, inside: str | None) -> tuple[str, ...]:
-    """The words to run; `inside` is the caller's $TMUX. Raises NestedTerminal inside of another server.
-
-    A pane's target names its session and window too, so that the very pane is shown.
-    """
+    """The command to run; `inside` is the caller's $TMUX. Raises NestedTerminal inside another server."""
     tmux = ("tmux", "-u", "-S", pane.socket)
-    # A pane that is not the active one of its window would be attached to, but not shown.
+    # Otherwise a pane that is not the active one of its window would not be shown.
     shown = ("select-window", "-t", pane.target, ";", "select-pane", "-t", pane.target, ";")
     if not inside:
         return (*tmux, *shown, "attach-session", "-t", pane.target)
@@ -106,13 +100,13 @@ def attach_argv(pane: PaneAddress, inside: str | None) -> tuple[str, ...]:
 
 
 class ContainerAttach(Struct, frozen=True):
-    """The words that hand a terminal to an agent in a container, and those that end the visit from outside of it."""
+    """The command that attaches a terminal to an agent in a container, and the one that detaches it from outside."""
 
     argv: tuple[str, ...]
     leave: tuple[str, ...]
 
 
-# Only what every such container has: sh and tmux. The server remembers which client this visit is.
+# Every such container has sh and tmux. A tmux option stores which client this attachment is.
 _ATTACH_SCRIPT: Final = """\
 (tmux set-option -gq "$0" "$(sh -c 'echo $PPID')"; exec "$@")
 code=$?; tmux set-option -gqu "$0" 2>/dev/null; exit $code
@@ -126,7 +120,7 @@ done
 
 
 def container_attach(argv: Sequence[str], mark: str) -> ContainerAttach:
-    """The engine's words to attach, `… exec -it CONTAINER tmux …`, marked so that this very visit can be ended."""
+    """The engine's attach command, `… exec -it CONTAINER tmux …`, marked so that this attachment can be ended."""
     at = list(argv).index("tmux")
     engine, tmux, option = argv[:at], argv[at:], f"@wakeful-visit-{mark}"
     unseen = [word for word in engine if word != "-it"]

@@ -19,7 +19,6 @@ from wakeful.control.driver import (
     KnowsPrompts,
     PermissionQuestion,
     PermissionReply,
-    PromptDriver,
     StartRequest,
 )
 from wakeful.control.driver_table import DriverTable
@@ -46,53 +45,42 @@ from wakeful.sessions.session import TrackedSession
 from wakeful.storage.base import ActionOutcome
 
 
-class RemoteCallInterrupted(WorldError):
+class RemoteCallInterrupted(WorldError, code="cut-off-elsewhere", http_status=409, exit_code=1):
     """{shown} was cut off inside {calls}, which may have happened. Look what is there, then: wakeful session revive {shown} --yes"""
-
-    code = "cut-off-elsewhere"
-    exit_code = 1
-    http_status = 409
 
 
 class InterruptedCallClassifier(Protocol):
-    """Classes the calls of a session that had not come back by their effects."""
+    """Classifies the unfinished calls of a session by their effects."""
 
     def classify_interrupted(self, session: TrackedSession) -> Sequence[effects.InterruptedCall]: ...
 
 
 class RuleClassifier:
-    """By the rules only, without the lessons of people."""
+    """By the built-in rules only, without user effect rules."""
 
     def classify_interrupted(self, session: TrackedSession) -> Sequence[effects.InterruptedCall]:
         return effects.interrupted_calls(session.activity)
 
 
-class AgentProcessAlive(WorldError):
+class AgentProcessAlive(WorldError, code="holder-alive", http_status=409, exit_code=1):
     """{shown} is run by process {pid} since {since}: one conversation has one owner. Stop that one first."""
 
-    code = "holder-alive"
-    exit_code = 1
-    http_status = 409
 
-
-class CannotResume(OperatorError):
+class CannotResume(OperatorError, code="cannot-resume", http_status=409):
     """{shown} cannot be continued: {reason}."""
-
-    code = "cannot-resume"
-    http_status = 409
 
 
 def remote_interrupted_calls(
     session: TrackedSession, classifier: InterruptedCallClassifier
 ) -> list[effects.InterruptedCall]:
-    """The calls that were cut off and may have happened elsewhere."""
+    """The interrupted calls that may have had effects elsewhere."""
     return [
         each for each in classifier.classify_interrupted(session) if each.verdict.effect is not Effect.LOCAL
     ]
 
 
 def refuse_unchecked_calls(session: TrackedSession, classifier: InterruptedCallClassifier) -> None:
-    """Whoever goes on inside a call to the outside may repeat it: somebody has to look first."""
+    """A resumed agent may repeat an interrupted call to the outside: a person has to check first."""
     calls = remote_interrupted_calls(session, classifier)
     if calls:
         named = "; ".join(f"{each.tool} {quote(each.verdict.words)}" for each in calls)
@@ -100,7 +88,7 @@ def refuse_unchecked_calls(session: TrackedSession, classifier: InterruptedCallC
 
 
 def brief_of(session: TrackedSession, now: float, context: str) -> str | None:
-    """What the agent must be told: nothing, if it had finished what it was asked and nobody has more to say."""
+    """The brief for the agent; None if its turn was finished and there is no context."""
     if not session.activity.in_turn:
         return f"{brief(())} {context}" if context else None
     calls = [
@@ -122,7 +110,7 @@ def managed_session_of(
     epoch: int,
     since: float,
 ) -> ManagedSession:
-    """Its hosting under a new claim. `program` continues its conversation. Raises CannotResume."""
+    """The managed session under a new claim. `program` continues its conversation. Raises CannotResume."""
     identity, pane = session.subject, session.presence.pane
     cwd = session.activity.cwd or session.presence.cwd
     conversation = session.activity.conversation_id or identity.conversation_id
@@ -134,7 +122,7 @@ def managed_session_of(
         conversation_id=conversation,
         driver="tmux" if in_pane else program,
         cwd=cwd,
-        # Its own flags are worth keeping where a person sees it; without a terminal they were for one run.
+        # Keep the flags of a session in a terminal; without one they were for a single run.
         argv=command(process) if process is not None and in_pane else (program,),
         epoch=epoch,
         since=since,
@@ -146,13 +134,12 @@ def managed_session_of(
 
 
 def pane_address_of(pane: Pane) -> PaneAddress:
-    """Where a pane is found again."""
     return PaneAddress(pane.socket, pane.target, pane.session, pane.process, pane.server)
 
 
 FENCED: Final = "somebody else has claimed this conversation since"
 NOT_MANAGED_ANY_MORE: Final = "it is not managed any more: its start failed, or it was released"
-# Which program continues a conversation that was never started by us.
+# The program that continues a conversation which Wakeful did not start, by provider.
 CLIENT_PROGRAMS: Final = {"claude": "claude", "codex": "codex"}
 
 
@@ -164,8 +151,6 @@ class ControlMode(Struct, frozen=True):
 
 
 class SessionController:
-    """Everything that can be done to a managed session."""
-
     def __init__(
         self,
         *,
@@ -198,31 +183,28 @@ class SessionController:
         )
 
     async def run(self, request: RunRequest, key: str | None = None) -> ActionRecord:
-        """Start a new managed session. Raises what the plan and the driver raise; then nothing was started.
+        """Start a new managed session. Raises the errors of the plan and the driver; then nothing was started.
 
-        What is started by a key is known by it again, where the client can be given names.
+        A session started by a key is found by it again, if the client accepts names.
         """
         return await self._starter.run(request, key)
 
     def session_started_by(self, key: str) -> SessionId | None:
-        """The managed session that this key began: named by it, or known by a driver that wrote down for which prompt."""
+        """The managed session that this key started: named by it, or recorded by a driver with its prompt."""
         managed = self._managed_sessions.find(SessionId(f"claude-{conversation_id_for(key)}"))
         if managed is not None:
             return managed.session_id
         prompt_id = str(prompt_id_for(key))
-        return next(
-            (each.session_id for each in self._managed_sessions.all() if self._has_prompt(each, prompt_id)),
-            None,
-        )
-
-    def _has_prompt(self, managed: ManagedSession, prompt_id: str) -> bool:
-        driver: object = self._drivers.get(managed.driver)
-        return isinstance(driver, KnowsPrompts) and driver.has_prompt(managed, prompt_id)
+        for each in self._managed_sessions.all():
+            driver: object = self._drivers.get(each.driver)
+            if isinstance(driver, KnowsPrompts) and driver.has_prompt(each, prompt_id):
+                return each.session_id
+        return None
 
     def reach(self, session_id: SessionId) -> Reachability:
-        """Whether a prompt would arrive at this session now, proven: by its driver, and by tmux if it is in a pane.
+        """Whether a prompt would arrive at this session now, checked with its driver, and with tmux if it is in a pane.
 
-        And whether it never will again, and what is being done to it: all that an agent's own evidence cannot show.
+        Also whether it never will again, and the action under way: an agent's own evidence does not show these.
         """
         underway = self._gate.pending_state(session_id)
         session = self._registry.sessions.get(session_id)
@@ -233,17 +215,17 @@ class SessionController:
         )
         if session is None or managed is None or managed.is_ended:
             return Reachability(ours=True, underway=underway)
-        pane, speaker = session.presence.pane, self._prompt_driver(managed)
+        pane, speaker = session.presence.pane, self._drivers.prompt_driver(managed.driver)
         shown = managed.driver != "tmux" or (pane is not None and pane.runtime is ProcessState.ALIVE)
-        # A dialog takes no prompt; whoever typed there could answer it.
+        # A dialog takes no prompt; typed text could answer it.
         path_open = shown and session.presence.dialog is None and speaker.is_open(managed)
-        # Whoever showed the pane was seen gone: its socket may still lie there.
+        # The tmux server of the pane is gone; its socket may still be there.
         server_gone = managed.driver == "tmux" and pane is not None and pane.runtime is ProcessState.DEAD
         path_lost = not path_open and (server_gone or speaker.is_lost(managed))
         return Reachability(ours=True, path_open=path_open, path_lost=path_lost, underway=underway)
 
     def needs_approval(self, session_id: SessionId) -> bool:
-        """Whether going on with it is refused until somebody looked at what was cut off."""
+        """Whether a resume is refused until a person has checked the interrupted calls."""
         session = self._registry.sessions.get(session_id)
         return session is not None and bool(remote_interrupted_calls(session, self._classifier))
 
@@ -257,10 +239,10 @@ class SessionController:
         key: str | None = None,
         again: bool = False,
     ) -> ActionRecord:
-        """Give the agent a prompt, `unless` something else speaks against it once its turn has come.
+        """Give the agent a prompt; inside the gate, `unless` may return a reason to decline.
 
-        Where that needs a new process, it gets the caller's environment. `again`: nobody knows whether the prompt of
-        this key was delivered before; then only a client that can tell is given it.
+        A new process for it gets the caller's environment. `again`: the prompt of this key may have been delivered
+        before; then it is delivered only if the client can tell.
         """
         session = self._registry.find(text)
         session_id = session.subject.id
@@ -269,15 +251,17 @@ class SessionController:
             or self._drivers.agent_session_of(session)
             or self._managed_sessions.get(session_id)
         )
-        speaker = self._prompt_driver(managed)
+        speaker = self._drivers.prompt_driver(managed.driver)
         environ = None if caller is None else environment(caller)
 
         def objection() -> str | None:
             if self._mode == "observe":
                 return OBSERVING
-            # One process per turn: there a prompt starts one, and the driver declines while one lives. And a process
-            # that is gone may have had what is asked for again: only its driver can say.
-            if not again and not self._is_per_turn(managed) and not session.presence.living_processes:
+            # A client with one process per turn starts one for a prompt; its driver declines while one lives. With
+            # `again`, a process that is gone may have had the prompt, and only the driver knows.
+            driver = self._drivers.get(managed.driver)
+            is_per_turn = driver is not None and driver.per_turn
+            if not again and not is_per_turn and not session.presence.living_processes:
                 return f"its process is gone: `wakeful session resume {session.subject.id}` brings it back"
             return _dialog_reason(session) or unless()
 
@@ -304,14 +288,12 @@ class SessionController:
         )
 
     async def questions(self, text: str) -> tuple[PermissionQuestion, ...]:
-        """What the agent asks permission for now."""
         session, _ = self._find_managed(text)
         managed = self._current_address(session)
         assert managed is not None, "managed, as was just seen"
         return await self._drivers[managed.driver].questions(managed)
 
     async def answer(self, text: str, question_id: str, reply: PermissionReply) -> ActionRecord:
-        """Answer a permission question."""
         session, managed = self._find_managed(text)
         driver = self._drivers[managed.driver]
         return await self._run_action(
@@ -323,7 +305,7 @@ class SessionController:
         )
 
     async def interrupt(self, text: str, *, unless: Precondition = lambda: None) -> ActionRecord:
-        """Cut the running turn short, `unless` something speaks against it once its time has come; the agent stays."""
+        """Interrupt the running turn; the agent stays. Inside the gate, `unless` may return a reason to decline."""
         session, managed = self._find_managed(text)
         driver = self._drivers[managed.driver]
         return await self._run_action(
@@ -335,9 +317,9 @@ class SessionController:
         )
 
     async def stop(self, text: str, *, final: bool = True, by_gateway: bool = False) -> ActionRecord:
-        """End the agent and what it left behind. A person's stop is final: nothing revives it.
+        """End the agent and its remaining tools. A person's stop is final: nothing resumes the session.
 
-        One that is still being started is ended once its start has come to its end.
+        A session that is being started is stopped after its start.
         """
         session, managed = self._find_managed(text)
         driver = self._drivers[managed.driver]
@@ -387,10 +369,10 @@ class SessionController:
         context: str = "",
         approved: bool = False,
     ) -> ActionRecord:
-        """Continue a conversation whose agent is gone, in its own place. Raises AgentProcessAlive, CannotResume, RemoteCallInterrupted.
+        """Continue a conversation whose agent is gone. Raises AgentProcessAlive, CannotResume, RemoteCallInterrupted.
 
-        The agent gets the caller's environment, else the daemon's own, and is told what was interrupted; and, if
-        there is one, the context it was brought back in.
+        The agent gets the caller's environment, else the daemon's own, and a brief about the interrupted calls,
+        followed by `context`.
         """
         session, managed = self._find_managed(text)
         if managed.driver == "tmux" and session.subject.provider not in CLIENT_PROGRAMS:
@@ -405,7 +387,7 @@ class SessionController:
         driver = self._drivers[managed.driver]
 
         async def perform(intent_id: str) -> ActionResult:
-            # Only now, when nothing speaks against it: a new epoch fences whoever was started under the old one.
+            # Only after the last check: a new epoch fences processes of the old one.
             following = await self._managed_sessions.advance_epoch(
                 self._managed_sessions.get(managed.session_id)
             )
@@ -423,7 +405,7 @@ class SessionController:
             )
             result = await driver.resume(self._current_address(session) or following, request)
             if result.hosting is not None:
-                # Before anybody else's turn: whoever asks next must find it held.
+                # Before the gate opens for the next action, which must find the new process.
                 await self._managed_sessions.save_result(replace(result.hosting, adopted=managed.adopted))
             return result
 
@@ -438,9 +420,10 @@ class SessionController:
         return record
 
     async def start_replacement(self, text: str, context: str, key: str) -> ActionRecord:
-        """A new conversation in the place of one that cannot go on; the old one is over once the new one runs.
+        """Start a new conversation in place of one that cannot go on; the old one ends once the new one runs.
 
-        What was begun by this key before a crash is not begun twice. Where nothing was ever said, and there is nothing to say, it waits for its first prompt as that one did.
+        A key starts one conversation, also across a crash. Without a context and an earlier prompt, the new
+        conversation waits for its first prompt.
         """
         session, managed = self._find_managed(text)
         self._refuse_while_alive(session)
@@ -452,7 +435,7 @@ class SessionController:
                 return ActionRecord(
                     key, ActionKind.START, begun, ActionOutcome.CONFIRMED, "it was begun before Wakeful ended"
                 )
-            # Whoever was at it before us may have brought it back.
+            # An action before this one may have resumed it.
             if (reason := self._owner_alive_reason(session) or self._stopped_reason(session)) is not None:
                 raise CannotResume(shown=managed.session_id, reason=reason)
             return await self._start_replacement(
@@ -478,7 +461,6 @@ class SessionController:
         return record
 
     def pane(self, text: str) -> PaneAddress | None:
-        """Where a session is shown, managed or found."""
         session = self._registry.find(text)
         pane, managed = session.presence.pane, self._managed_sessions.find(session.subject.id)
         if pane is not None:
@@ -486,12 +468,10 @@ class SessionController:
         return managed.pane if managed is not None else None
 
     async def adopt(self, text: str, *, named: str | None = None, name: str | None = None) -> ManagedSession:
-        """Manage a session that was merely found.
+        """Manage a session that was only watched. Raises ConversationHeld, CannotResume, NameTaken, HostedByAgent.
 
-        Raises ConversationHeld, AgentProcessAlive (twins), CannotResume, NameTaken, HostedByAgent.
-
-        `named`: it was shown in a terminal that is gone, under this name, and will be shown in one again. `name`: what a
-        person calls it from now on, also one that is managed already.
+        `named`: the tmux session that is gone and will be made again. `name`: the session's name from now on, also of
+        one that is managed already.
         """
         session = self._registry.find(text)
         session_id = session.subject.id
@@ -526,7 +506,7 @@ class SessionController:
         return managed if named is None else replace(managed, driver="tmux", name=plain_name(named))
 
     async def release(self, text: str) -> ManagedSession:
-        """Let go of a managed session; its agent goes on. Raises NothingToRelease, HostedByAgent."""
+        """Stop managing a session; its agent goes on. Raises NothingToRelease, HostedByAgent."""
         session_id = self._registry.find(text).subject.id
         managed = self._managed_sessions.find(session_id)
         if managed is None:
@@ -536,7 +516,7 @@ class SessionController:
         return managed
 
     def running_tools_text(self, session_id: SessionId) -> str:
-        """Which commands outlived their agent and run at this moment, in words; empty if none does."""
+        """The commands that outlived their agent and run now, as text; empty if there are none."""
         session = self._registry.sessions.get(session_id)
         left = session.presence.orphans if session is not None else ()
         return still_running_text(
@@ -544,18 +524,11 @@ class SessionController:
         )
 
     def _stopped_reason(self, session: TrackedSession) -> str | None:
-        """Said once more inside the gate: a person may have stopped it while it was being brought back."""
+        """Checked again inside the gate: a person may have stopped the session while it was being resumed."""
         managed = self._managed_sessions.find(session.subject.id)
         if not self._automatic or managed is None or not managed.is_ended:
             return None
         return why_final(managed.heir, by_gateway=managed.by_gateway)
-
-    def _is_per_turn(self, managed: ManagedSession) -> bool:
-        driver = self._drivers.get(managed.driver)
-        return driver is not None and driver.per_turn
-
-    def _prompt_driver(self, managed: ManagedSession) -> PromptDriver:
-        return self._drivers.prompt_driver(managed.driver)
 
     def _find_managed(self, text: str) -> tuple[TrackedSession, ManagedSession]:
         session = self._registry.find(text)
@@ -595,7 +568,7 @@ class SessionController:
         return record
 
     def _current_address(self, session: TrackedSession) -> ManagedSession | None:
-        """Where the session is now: processes and panes change while an address is kept."""
+        """The managed session with its current process and pane."""
         managed = self._managed_sessions.find(session.subject.id)
         if managed is None:
             return None
@@ -624,7 +597,8 @@ class SessionController:
     def _refuse_while_alive(self, session: TrackedSession) -> None:
         living = session.presence.living_processes
         if living:
-            raise _process_alive_error(session.subject.id, living[0])
+            pid, since = living[0].process.pid, iso(living[0].seen_at.wall)
+            raise AgentProcessAlive(shown=session.subject.id, pid=pid, since=since)
 
     def _only_agent_process(self, session: TrackedSession) -> AgentProcess | None:
         living = session.presence.living_processes
@@ -637,13 +611,9 @@ class SessionController:
 
 
 def _dialog_reason(session: TrackedSession) -> str | None:
-    """Why no prompt would be taken: a dialog of the client is open, which only a person may answer."""
+    """The reason to decline a prompt while a dialog of the client is open, which only a person may answer."""
     dialog = session.presence.dialog
     if dialog is None or not session.presence.living_processes:
         return None
     place = session.subject.agent or session.subject.id
     return f"a dialog of its client is open ({dialog.kind}): `wakeful attach {place}`, answer it, then send again"
-
-
-def _process_alive_error(session_id: SessionId, process: AgentProcess) -> AgentProcessAlive:
-    return AgentProcessAlive(shown=session_id, pid=process.process.pid, since=iso(process.seen_at.wall))

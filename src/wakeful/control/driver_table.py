@@ -18,24 +18,10 @@ class AgentSessionAccess(Protocol):
         """The driver for prompts to sessions that no driver hosts: those in containers."""
 
 
-class NoAgentSessions:
-    """No agent is declared."""
-
-    def managed_session_of(self, session: TrackedSession) -> ManagedSession | None:
-        del session
-        return None
-
-    def prompt_driver(self, name: str) -> PromptDriver | None:
-        del name
-        return None
-
-
 class DriverTable:
-    """Every way to reach a session."""
-
     def __init__(self, drivers: Mapping[str, Driver], agents: AgentSessionAccess | None = None) -> None:
         self.drivers = drivers
-        self._agents = agents or NoAgentSessions()
+        self._agents = agents
 
     def __getitem__(self, name: str) -> Driver:
         return self.drivers[name]
@@ -44,8 +30,8 @@ class DriverTable:
         return self.drivers.get(name)
 
     def prompt_driver(self, name: str) -> PromptDriver:
-        return self._agents.prompt_driver(name) or self.drivers[name]
+        driver = self._agents.prompt_driver(name) if self._agents is not None else None
+        return driver or self.drivers[name]
 
     def agent_session_of(self, session: TrackedSession) -> ManagedSession | None:
-        """The address of a session that an agent hosts."""
-        return self._agents.managed_session_of(session)
+        return self._agents.managed_session_of(session) if self._agents is not None else None

@@ -49,18 +49,18 @@ class ActionKind(StrEnum):
 
 
 class ActionIntent(Struct, frozen=True):
-    """What an intent must say so that a restart can look for its effect; `planned` is where it would live."""
+    """The facts by which a restart looks for the effect of an action; `planned` is the session it would start."""
 
     planned: ManagedSession | None = None
-    # A prompt leaves only its length: what people write is not kept twice.
+    # Only the length of a prompt: its text is not stored twice.
     prompt_chars: int = 0
     question_id: str = ""
-    # A stop that a person asked for: nothing brings the session back.
+    # A stop that a person asked for: nothing resumes the session.
     final: bool = False
 
 
 class ActionRecord(Struct, frozen=True):
-    """An act that was asked for, and what became of it. `words` say what was seen; `untrusted` is what a screen said."""
+    """A requested action and its outcome. `words` describe what was seen; `untrusted` is text from a screen."""
 
     id: str
     act: ActionKind
@@ -68,7 +68,7 @@ class ActionRecord(Struct, frozen=True):
     outcome: ActionOutcome
     words: str
     untrusted: str = ""
-    # Which process of the session was given a prompt; 0 where none was.
+    # The epoch of the process that got the prompt; 0 if none did.
     epoch: int = 0
 
 
@@ -79,15 +79,13 @@ _PENDING_STATES: Final = {
 }
 
 Precondition = Callable[[], str | None]
-"""Says why an act must not happen now, from the newest evidence; None if nothing speaks against it."""
+"""The reason why an action must not happen now, from the newest evidence; None if there is none."""
 
 PerformAction = Callable[[str], Awaitable[ActionResult]]
-"""The act itself; it is given the intent's id, which whatever it starts will carry."""
+"""The action itself. It gets the intent's id, which every process that it starts carries."""
 
 
 class GateListener(Protocol):
-    """Reads evidence for the gate and hears of its actions."""
-
     def refresh(self, session_id: SessionId) -> None:
         """Read everything new about a session, now."""
 
@@ -95,7 +93,7 @@ class GateListener(Protocol):
         """A start or stop of a session began or ended."""
 
     def on_concluded(self, session_id: SessionId) -> None:
-        """An outcome is stored: what was kept only to find it out can go."""
+        """An outcome is stored: data that was kept to find it out can be deleted."""
 
 
 class ActionGate:
@@ -118,19 +116,19 @@ class ActionGate:
         self._last_prompts: dict[SessionId, Instant] = {}
 
     def completed_count(self, session_id: SessionId) -> int:
-        """How many acts on this session have come to their end; who sees it grow was overtaken inside the gate."""
+        """The number of completed actions on this session. If it grows, another action came first."""
         return self._completed_counts[session_id]
 
     def pending_state(self, session_id: SessionId) -> State | None:
-        """What the session is being brought to now: `starting` or `stopping`."""
+        """`starting` or `stopping`, while such an action is under way."""
         return self._pending_states.get(session_id)
 
     def last_prompt_at(self, session_id: SessionId) -> Instant | None:
-        """When the newest prompt was given here, which its log may not show yet."""
+        """When the newest prompt was delivered here; its log may not show it yet."""
         return self._last_prompts.get(session_id)
 
     def lock_for(self, session_id: SessionId) -> asyncio.Lock:
-        """Whoever holds it is alone with this session: for what replaces it by another one."""
+        """Excludes all other actions on this session, for code that replaces it by another one."""
         return self._locks[session_id]
 
     async def execute(
@@ -143,25 +141,20 @@ class ActionGate:
         *,
         by_itself: bool = False,
     ) -> tuple[ActionRecord, ManagedSession | None]:
-        """Do it, unless something speaks against it. Errors of a driver mean that nothing was done, and are raised.
+        """Perform the action unless `precondition` objects. A driver's error means that nothing was done, and is raised.
 
-        `by_itself`: no person asked for it, so whatever is `forbidden` (a pause) speaks against it as well.
+        `by_itself`: no person asked for it, so `forbidden` (a pause) is a precondition as well.
         """
-        if by_itself:
-            precondition = self._unless_forbidden(precondition)
-        # Shielded: whoever asked may hang up, but what has begun is brought to its end and written down.
-        return await asyncio.shield(self._execute_locked(action, session_id, intent, precondition, perform))
 
-    async def _execute_locked(
-        self,
-        action: ActionKind,
-        session_id: SessionId,
-        intent: ActionIntent,
-        precondition: Precondition,
-        perform: PerformAction,
-    ) -> tuple[ActionRecord, ManagedSession | None]:
-        async with self._locks[session_id]:
-            return await self._execute(action, session_id, intent, precondition, perform)
+        def objection() -> str | None:
+            return (self._automatic_precondition() if by_itself else None) or precondition()
+
+        async def locked() -> tuple[ActionRecord, ManagedSession | None]:
+            async with self._locks[session_id]:
+                return await self._execute(action, session_id, intent, objection, perform)
+
+        # Shielded: if the caller disconnects, an action that has begun is still finished and stored.
+        return await asyncio.shield(locked())
 
     async def _execute(
         self,
@@ -174,7 +167,7 @@ class ActionGate:
         intent = Intent(uuid4().hex, session_id, action, msgspec.json.encode(purpose), self._clock.now().wall)
         self._listener.refresh(session_id)
         if (reason := precondition()) is not None:
-            # Refused before anything was intended: there is nothing a restart would have to look for.
+            # Refused before the intent was stored: a restart has nothing to look for.
             return ActionRecord(intent.id, action, session_id, ActionOutcome.DECLINED, reason), None
         await self._store.save_intent(intent)
         fault_point("act.intended")
@@ -189,7 +182,7 @@ class ActionGate:
 
     @contextmanager
     def _show_pending_state(self, action: ActionKind, session_id: SessionId) -> Iterator[None]:
-        """Let everybody see that a start or a stop is under way, as long as it is."""
+        """Show that a start or a stop is under way."""
         if action not in _PENDING_STATES:
             yield
             return
@@ -204,7 +197,7 @@ class ActionGate:
     async def _attempt(
         self, intent: Intent, precondition: Precondition, perform: PerformAction
     ) -> ActionResult:
-        """Storing took time, and the world went on: look again, then act."""
+        """Check again, since storing took time; then act."""
         self._listener.refresh(intent.session_id)
         if (reason := precondition()) is not None:
             return ActionResult(ActionOutcome.DECLINED, reason)
@@ -220,9 +213,6 @@ class ActionGate:
                 self._last_prompts[intent.session_id] = began
         return result
 
-    def _unless_forbidden(self, precondition: Precondition) -> Precondition:
-        return lambda: self._automatic_precondition() or precondition()
-
     async def conclude(self, intent: Intent, result: ActionResult) -> None:
         await self._store.save_conclusion(
             Conclusion(intent.id, result.outcome, result.words, self._clock.now().wall)
@@ -233,13 +223,13 @@ class ActionGate:
 _decode_intent: Final = json_decoder(ActionIntent)
 
 FindStarted = Callable[[ManagedSession, str, Sequence[Process]], Awaitable[ActionResult | None]]
-"""What a start began whose client names its conversation itself, by its plan, its intent and its living processes."""
+"""Finds the conversation of a start whose client names it, by plan, intent and living processes."""
 
 
 async def find_no_start(
     _planned: ManagedSession, _intent_id: str, _carriers: Sequence[Process]
 ) -> ActionResult | None:
-    """Where no client does."""
+    """For clients that get the name of their conversation."""
     return None
 
 
@@ -253,13 +243,18 @@ async def reconcile(
 ) -> list[ActionResult]:
     """Conclude every open intent with what can be seen now, oldest first.
 
-    `typed`: what became of texts that were being typed into terminals.
+    `typed`: the fate of texts that were being typed into terminals.
     """
     concluded = []
     for intent in await store.open_intents():
         purpose = _read_intent(intent)
-        text = _typed_text_for(intent, typed)
-        prompted = _prompt_result(text)
+        # A text from before the intent was typed for another one, which is concluded.
+        texts = [each for each in typed if each.session_id == intent.session_id and each.at >= intent.at]
+        text = max(texts, key=lambda each: each.at, default=None)
+        prompted = text.seen if text is not None else None
+        if text is not None and text.is_command:
+            # A prompt is typed after the command that starts its agent.
+            prompted = ActionResult(ActionOutcome.INEFFECTIVE, "the text was not typed, nothing was sent")
         if text is not None and text.is_command and text.seen.outcome is ActionOutcome.INEFFECTIVE:
             # The command that was to start it never ran.
             result = text.seen
@@ -283,7 +278,7 @@ async def _find_started(
     processes: HostProcesses,
     find_begun: FindStarted,
 ) -> ActionResult | None:
-    """A conversation that got its name after Wakeful ended, claimed now; None: nothing is known of one."""
+    """The conversation of a start that got its name after Wakeful ended, claimed now; None if there is none."""
     planned = purpose.planned
     if intent.act != ActionKind.START or planned is None or planned.conversation_id:
         return None
@@ -298,19 +293,6 @@ async def _find_started(
     return replace(result, hosting=replace(result.hosting, epoch=lease.epoch))
 
 
-def _typed_text_for(intent: Intent, typed: Sequence[TypedText]) -> TypedText | None:
-    """What was typed for this intent; a text from before it was typed for another one, which is concluded."""
-    found = [each for each in typed if each.session_id == intent.session_id and each.at >= intent.at]
-    return max(found, key=lambda each: each.at, default=None)
-
-
-def _prompt_result(text: TypedText | None) -> ActionResult | None:
-    """What became of the prompt; None if that is unknown. A prompt is typed after the command that starts its agent."""
-    if text is None or not text.is_command:
-        return None if text is None else text.seen
-    return ActionResult(ActionOutcome.INEFFECTIVE, "the text was not typed, nothing was sent")
-
-
 async def _apply_result(
     intent: Intent,
     purpose: ActionIntent,
@@ -318,16 +300,15 @@ async def _apply_result(
     managed_sessions: ManagedSessions,
     prompted: ActionResult | None,
 ) -> None:
-    """Bring what is kept into line with what was seen."""
     known = managed_sessions.find(
         result.hosting.session_id if result.hosting is not None else intent.session_id
     )
     if purpose.final and known is not None:
-        # It was asked for, whatever came of it; of the process that it had then.
+        # The stop is final whatever its result, for the process of that time.
         process = purpose.planned.process if purpose.planned is not None else known.process
         await managed_sessions.save(replace(known, stopped=True, process=process))
     elif result.hosting is not None:
-        # A resume claims its epoch after it was intended; what is kept knows it.
+        # A resume claims its epoch after its intent is stored; the stored session has it.
         epoch = known.epoch if known is not None else result.hosting.epoch
         await managed_sessions.save(
             replace(result.hosting, epoch=epoch, note=_prompt_note(intent, purpose, prompted))
@@ -335,7 +316,7 @@ async def _apply_result(
     elif intent.act == ActionKind.DELIVER and known is not None:
         await managed_sessions.save(replace(known, note=_prompt_note(intent, purpose, prompted)))
     elif intent.act == ActionKind.START and purpose.planned is not None and known is None:
-        # Claimed for somebody who never came: the name is free again.
+        # The claim of a start that began nothing: the name is free again.
         await managed_sessions.abandon(purpose.planned)
 
 
@@ -398,10 +379,10 @@ def _infer_start(
 def _managed_session_of(
     intent: ActionIntent, carriers: list[Process], managed_sessions: ManagedSessions
 ) -> ManagedSession | None:
-    """What is kept of these processes already, else what was planned for them."""
+    """The stored session of these processes, else the planned one."""
     kept = next((each for each in managed_sessions.all() if each.process in carriers), None)
     if kept is not None or intent.planned is None or not intent.planned.conversation_id:
-        # A client that names its conversation itself, and had not yet: its plan is nobody's address.
+        # A client that names its conversation had not done so: its plan is no address.
         return kept
     return replace(intent.planned, process=min(carriers, key=lambda process: process.started))
 
@@ -424,5 +405,5 @@ def _read_intent(intent: Intent) -> ActionIntent:
     try:
         return _decode_intent(intent.evidence)
     except msgspec.DecodeError:
-        # Written by another version: what it meant is not known here.
+        # Written by another version: its meaning is unknown.
         return ActionIntent()

@@ -28,12 +28,12 @@ from wakeful.storage.base import ActionOutcome, Note, Store
 from wakeful.storage.note_decoding import decode_notes
 
 KIND: Final = "deed"
-# Whoever asks again does so because an answer was lost: within a day, or never.
+# A caller repeats a request because the answer was lost: within a day, or never.
 RETENTION_SECONDS: Final = 86_400.0
 
 
 class _StoredRequest(Struct, frozen=True):
-    """`deed` is None while it is being done, or if whoever did it ended in its middle."""
+    """`deed` is None while the action runs, or if its daemon ended in the middle of it."""
 
     asked: str
     at: float
@@ -44,8 +44,6 @@ _decode: Final = json_decoder(_StoredRequest)
 
 
 class IdempotentController:
-    """Starts and prompts by a key."""
-
     def __init__(self, controller: SessionController, store: Store, clock: Clock) -> None:
         self._controller = controller
         self._store = store
@@ -54,7 +52,7 @@ class IdempotentController:
 
     async def run(self, request: RunRequest, key: str) -> ActionRecord:
         """As `SessionController.run`. Raises KeyUsed."""
-        # Without its environment: whoever asks again may have been started elsewhere since.
+        # Without its environment: a repeated request may come from another terminal.
         asked = msgspec.json.encode(replace(request, environ={}))
 
         async def again() -> ActionRecord:
@@ -81,7 +79,6 @@ class IdempotentController:
         )
 
     async def forget_old(self) -> None:
-        """Drop what nobody will ask about again."""
         oldest = self._clock.now().wall - RETENTION_SECONDS
         for note, kept in decode_notes(await self._store.notes(KIND), _decode):
             if kept.at < oldest:
@@ -96,26 +93,22 @@ class IdempotentController:
     ) -> ActionRecord:
         name = sha256(key.encode()).hexdigest()
         digest = sha256(asked).hexdigest()
-        # Shielded: whoever asked may hang up, and the next one with this key finds what became of it.
-        return await asyncio.shield(self._run_locked(name, digest, perform, again))
 
-    async def _run_locked(
-        self,
-        name: str,
-        digest: str,
-        perform: Callable[[], Awaitable[ActionRecord]],
-        again: Callable[[], Awaitable[ActionRecord]],
-    ) -> ActionRecord:
-        async with self._locks.setdefault(name, asyncio.Lock()):
-            kept = await self._load(name)
-            if kept is not None and kept.asked != digest:
-                raise KeyUsed
-            if kept is not None and kept.deed is not None:
-                return kept.deed
-            if kept is None:
-                await self._save(name, _StoredRequest(digest, self._clock.now().wall))
-                fault_point("once.asked")
-            return await self._finish(name, digest, perform if kept is None else again)
+        async def locked() -> ActionRecord:
+            async with self._locks.setdefault(name, asyncio.Lock()):
+                note = await self._store.note(KIND, name)
+                kept = None if note is None else _decode(note.body)
+                if kept is not None and kept.asked != digest:
+                    raise KeyUsed
+                if kept is not None and kept.deed is not None:
+                    return kept.deed
+                if kept is None:
+                    await self._save(name, _StoredRequest(digest, self._clock.now().wall))
+                    fault_point("once.asked")
+                return await self._finish(name, digest, perform if kept is None else again)
+
+        # Shielded: if the caller disconnects, its next request with this key finds the result.
+        return await asyncio.shield(locked())
 
     async def _finish(
         self, name: str, digest: str, perform: Callable[[], Awaitable[ActionRecord]]
@@ -131,10 +124,6 @@ class IdempotentController:
         else:
             await self._save(name, _StoredRequest(digest, self._clock.now().wall, record))
         return record
-
-    async def _load(self, name: str) -> _StoredRequest | None:
-        note = await self._store.note(KIND, name)
-        return None if note is None else _decode(note.body)
 
     async def _save(self, name: str, kept: _StoredRequest) -> None:
         await self._store.save_note(Note(KIND, name, msgspec.json.encode(kept)))

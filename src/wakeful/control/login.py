@@ -24,26 +24,24 @@ from wakeful.judging.outage import says_network
 WATCH_SECONDS: Final = 60.0
 # One probe turn in this time at most; it is a call of the model.
 PROBE_SECONDS: Final = 300.0
-# What whoever writes is told; nothing of what the client said.
+# The answer to chat users; it has nothing of the client's message.
 USER_SENTENCE: Final = "The agent is not available: its login has to be renewed. The operator has been told."
 
 
 class AuthEvent(StrEnum):
-    """What is learnt about a provider's login."""
-
     STATUS_GOOD = "status_good"
     STATUS_GONE = "status_gone"
     STATUS_UNKNOWN = "status_unknown"
     TURN_REFUSED = "turn_refused"
     TURN_WORKED = "turn_worked"
     PROBE_REFUSED = "probe_refused"
-    # An answer that reads like a client's complaint, of a turn that ended well: anybody can have a model say that.
+    # An answer that reads like a client's error, of a turn that ended well: a model can be made to write that.
     TEXT_SUSPECTED = "text_suspected"
     CREDENTIALS_CHANGED = "credentials_changed"
 
 
 class AuthState(StrEnum):
-    """Where a provider stands. Degraded by its status, or by a turn that was refused."""
+    """Degraded by its status, or by a refused turn."""
 
     GOOD = "good"
     LOGGED_OUT = "logged_out"
@@ -51,14 +49,12 @@ class AuthState(StrEnum):
 
 
 class AuthLevel(StrEnum):
-    """How loud an alert is."""
-
     CRITICAL = "critical"
     INFO = "info"
 
 
 class AuthAlert(Struct, frozen=True):
-    """What the operator is told, once on entering and once on leaving."""
+    """The alert to the operator, one when degraded mode begins and one when it ends."""
 
     level: AuthLevel
     text: str
@@ -97,12 +93,14 @@ class AuthMode(Struct, frozen=True):
 
     @property
     def is_degraded(self) -> bool:
-        """Whether users are refused at once and nothing is started for them."""
+        """Whether messages are refused at once."""
         return self.state is not AuthState.GOOD
 
     def after(self, event: AuthEvent, now: float) -> tuple["AuthMode", AuthAlert | None]:
-        """The mode once this is known, and what the operator is told of it."""
-        state = _transitions_of(self.provider).get((self.state, event), self.state)
+        """The mode after this event, and the alert about the change."""
+        # The status of a further provider is not trusted either, until its meaning is known.
+        transitions = AUTH_TRANSITIONS.get(self.provider, _COMMON_TRANSITIONS)
+        state = transitions.get((self.state, event), self.state)
         changed = self
         if state is not self.state:
             since = None if state is AuthState.GOOD else self.since or now
@@ -112,12 +110,11 @@ class AuthMode(Struct, frozen=True):
         return changed, _alert(self, changed)
 
     def probing(self, now: float) -> "AuthMode":
-        """A probe turn goes now."""
         return replace(self, probed_at=now, doubted_at=None)
 
     @property
     def next_probe_at(self) -> float | None:
-        """When one turn may try whether the login is good; None: none is needed. Never two within five minutes."""
+        """When a probe turn may test the login; None: none is needed. Never two within five minutes."""
         wanted_at = self.doubted_at
         if wanted_at is None and self.state is AuthState.REFUSED and self.since is not None:
             wanted_at = self.since + PROBE_SECONDS
@@ -126,16 +123,11 @@ class AuthMode(Struct, frozen=True):
         return max(wanted_at, self.probed_at + PROBE_SECONDS)
 
 
-# What asks for a probe at once: a refused login that may be a new one, a good one that may be none.
+# The events that ask for a probe at once: a refused login may be new, a good one may be gone.
 _PROBE_TRIGGERS: Final = {
     AuthState.REFUSED: AuthEvent.CREDENTIALS_CHANGED,
     AuthState.GOOD: AuthEvent.TEXT_SUSPECTED,
 }
-
-
-def _transitions_of(provider: str) -> _Transitions:
-    """A third provider's status is not trusted either, until somebody looked at what it means."""
-    return AUTH_TRANSITIONS.get(provider, _COMMON_TRANSITIONS)
 
 
 def _alert(before: AuthMode, after: AuthMode) -> AuthAlert | None:
@@ -151,32 +143,30 @@ def _alert(before: AuthMode, after: AuthMode) -> AuthAlert | None:
 
 
 class ProviderLogin(Protocol):
-    """One provider's. Every call has a deadline of its own, and none raises: what cannot be told is unknown."""
+    """Checks of one provider's login. Every call has its own deadline and never raises: the result may be unknown."""
 
     provider: str
 
     async def status(self) -> AuthEvent:
-        """What its status command says: STATUS_GOOD, STATUS_GONE or STATUS_UNKNOWN."""
+        """The result of its status command: STATUS_GOOD, STATUS_GONE or STATUS_UNKNOWN."""
 
     async def probe(self) -> AuthEvent:
-        """Try one small turn: TURN_WORKED, PROBE_REFUSED for want of a login, or STATUS_UNKNOWN for any other reason."""
+        """Try one small turn: TURN_WORKED, PROBE_REFUSED without a login, or STATUS_UNKNOWN for any other reason."""
 
     def credentials(self) -> str:
-        """A mark that differs when its credentials do."""
+        """A value that changes with its credentials."""
 
 
-# The longest complaint seen has 210 characters; with the server's own message behind it.
+# The longest known login error has 210 characters, with the server's message.
 SHORT_CHARS_MAX: Final = 300
 
 
 class AuthTier(StrEnum):
-    """How certain it is."""
-
     SURE = "sure"
     LIKELY = "likely"
 
 
-# As Claude Code 2.1 and Codex 0.166 say it.
+# Texts of Claude Code 2.1 and Codex 0.166.
 SURE_PATTERNS: Final = (
     r"Not logged in\b",
     r"Invalid API key\b.{0,40}(?:Fix external API key|Please run /login)",
@@ -205,7 +195,7 @@ _LIKELY: Final = re.compile("|".join(LIKELY_PATTERNS), re.IGNORECASE | re.DOTALL
 
 
 def auth_tier(text: str) -> AuthTier | None:
-    """How certainly this text is about a missing login; None: it is not, or it is too long to be a complaint."""
+    """How certainly this text is a login error; None: it is none, or too long to be one."""
     short = text.strip()
     # A login check whose connection broke says 401 too, and no login helps.
     if len(short) > SHORT_CHARS_MAX or says_network(short):

@@ -24,35 +24,26 @@ from wakeful.storage.base import Store
 
 # A lease lasts 60 s: two renewals may fail before anybody else can claim it.
 RENEW_SECONDS: Final = 20.0
-# What another daemon on this store began to manage, or let go, is shown so late; whoever acts asks at once.
+# Changes by another daemon on this store appear this late; an action checks at once.
 FOLLOW_SECONDS: Final = 2.0
 
 log = logging.getLogger("wakeful")
 
 
-class NotManaged(OperatorError):
+class NotManaged(OperatorError, code="not-managed", http_status=409):
     """{shown} was found, not handed over, so Wakeful does not touch it. `wakeful session adopt {shown}` changes that."""
 
-    code = "not-managed"
-    http_status = 409
 
-
-class HostedByAgent(OperatorError):
+class HostedByAgent(OperatorError, code="hosted-by-agent", http_status=409):
     """Agent {agent} hosts {shown}, so it is treated there: `wakeful attach {agent}`, `wakeful agent stop {agent}`."""
 
-    code = "hosted-by-agent"
-    http_status = 409
 
-
-class NothingToRelease(OperatorError):
+class NothingToRelease(OperatorError, code="nothing-to-release", http_status=409):
     """{shown} is only watched: there is nothing to release."""
-
-    code = "nothing-to-release"
-    http_status = 409
 
 
 class ManagedSessions:
-    """The managed sessions. Whoever acts on one asks here first, and again right before."""
+    """The managed sessions. Every action on one is checked here, first and again right before it happens."""
 
     def __init__(
         self,
@@ -67,23 +58,22 @@ class ManagedSessions:
         self._host = host
         self._owner = f"wakeful on {host}"
         self._processes = processes
-        # Whose sessions are called after their client; any other is called as it was named.
+        # Sessions of these clients have an id with the client's name first; any other id is the session's name.
         self._clients = clients
         self._sessions: dict[SessionId, ManagedSession] = {}
-        # Between two epochs a claim is nobody's for a moment; that must not be taken for a loss.
+        # Between two epochs a claim has no owner for a moment, which is no loss.
         self._advancing = asyncio.Lock()
-        # How often something changed here; a reading that a change overtook is not believed.
+        # A reload that a change overtook is discarded.
         self._change_count = 0
 
     async def load(self) -> None:
-        """Find again what an earlier daemon managed."""
         for managed in await self._store.managed_sessions():
             self._set(managed)
             self._restore_pane(managed)
         await self.renew_all()
 
     async def reload(self) -> None:
-        """Take over what other daemons on this store manage now, and let go of what they let go."""
+        """Add the sessions that other daemons on this store manage now, and forget those that they released."""
         changes = self._change_count
         kept = {each.session_id: each for each in await self._store.managed_sessions()}
         if changes != self._change_count:
@@ -95,7 +85,7 @@ class ManagedSessions:
                 self._set(managed)
 
     async def follow(self) -> None:
-        """Read again now and then, until cancelled."""
+        """Reload at intervals, until cancelled."""
         while True:
             await asyncio.sleep(FOLLOW_SECONDS)
             await self.reload()
@@ -107,7 +97,7 @@ class ManagedSessions:
         return session_id in self._sessions
 
     def get(self, session_id: SessionId) -> ManagedSession:
-        """The hosting of a session that is held by itself. Raises HostedByAgent, NotManaged."""
+        """The managed session. Raises HostedByAgent, NotManaged."""
         managed = self._sessions.get(session_id)
         if managed is None:
             self.require_no_agent(session_id)
@@ -115,7 +105,7 @@ class ManagedSessions:
         return managed
 
     def require_no_agent(self, session_id: SessionId) -> None:
-        """Whoever brings an agent's session back is named in its declaration. Raises HostedByAgent."""
+        """The declaration of an agent decides what resumes its session. Raises HostedByAgent."""
         session = self._supervisor.known.sessions.get(session_id)
         if session is not None and (agent := session.subject.agent) is not None:
             raise HostedByAgent(shown=session_id, agent=agent)
@@ -124,16 +114,16 @@ class ManagedSessions:
         return list(self._sessions.values())
 
     async def claim(self, session_id: SessionId, holder: Process | None = None) -> Lease:
-        """The lease of a conversation nobody has. Raises ConversationHeld, naming who has it."""
+        """Claim the lease of a conversation without an owner. Raises ConversationHeld, which names the owner."""
         taken = await self._store.claim_lease(LeaseKey(session_id), self._owner, holder=holder)
         if isinstance(taken, LeaseConflict):
             raise conversation_held_error(taken)
         return taken
 
     async def advance_epoch(self, managed: ManagedSession) -> ManagedSession:
-        """The same session under its next epoch: whoever was started before is fenced from here on.
+        """The same session under its next epoch, which fences processes of earlier ones.
 
-        Raises ConversationHeld if somebody else was quicker; then it is not ours any more.
+        Raises ConversationHeld if another owner claimed it first; then it is not managed here any more.
         """
         async with self._advancing:
             following = await self._store.reclaim_managed_session(managed, self._owner)
@@ -144,29 +134,28 @@ class ManagedSessions:
             return following
 
     async def release_lease(self, lease: Lease) -> None:
-        """Give back a claim that came to nothing."""
         await self._store.yield_lease(lease.key, lease.epoch)
 
     async def save(self, managed: ManagedSession) -> None:
-        """Manage this session from now on, durably."""
+        """Store it; it is managed from now on."""
         await self._store.save_managed_session(managed)
         self._set(managed)
 
     async def save_result(self, seen: ManagedSession) -> None:
-        """Keep what an act found, under the claim it has. What was stopped or released meanwhile stays so."""
+        """Store the result of an action under the current claim. A stop or release in between stays in force."""
         known = self.find(seen.session_id)
         if known is not None:
             ended = {"stopped": known.stopped, "by_gateway": known.by_gateway, "heir": known.heir}
             await self.save(replace(seen, epoch=known.epoch, **ended))
 
     async def release(self, managed: ManagedSession) -> None:
-        """Manage it no longer; its agent goes on as it is."""
+        """Stop managing it; its agent goes on."""
         await self._store.drop_managed_session(managed.session_id)
         await self._store.yield_lease(LeaseKey(managed.session_id), managed.epoch)
         self._forget(managed.session_id)
 
     async def abandon(self, planned: ManagedSession) -> None:
-        """Give back the claim of a start that came to nothing; a session that lived only for it is forgotten."""
+        """Release the claim of a failed start, and forget the session that existed only for it."""
         known = self.find(planned.session_id)
         if known is None:
             await self._store.yield_lease(LeaseKey(planned.session_id), planned.epoch)
@@ -177,7 +166,7 @@ class ManagedSessions:
             self._supervisor.on_log_deleted(known.session_id)
 
     async def confirm_lease(self, managed: ManagedSession) -> bool:
-        """Whether nobody claimed it since; renews the claim. Asked of the store right before every act."""
+        """Renew the claim in the store, right before every action; False if another owner has it."""
         async with self._advancing:
             renewed = await self._store.renew_lease(LeaseKey(managed.session_id), managed.epoch)
             if renewed is None:
@@ -202,7 +191,7 @@ class ManagedSessions:
             self._report_process(managed, managed.process)
 
     def _report_process(self, managed: ManagedSession, process: Process) -> None:
-        """Its process is known before its client has registered itself anywhere; what that said since stays said."""
+        """Report its process, which is known before its client registers; a status that the client gave stays."""
         session = self._supervisor.known.sessions.get(managed.session_id)
         known = session.presence.holders.get(process.pid) if session is not None else None
         said = known if known is not None and known.process == process else None
@@ -218,7 +207,7 @@ class ManagedSessions:
         )
 
     def _restore_pane(self, managed: ManagedSession) -> None:
-        """Where its tmux server ended while nobody watched, that took it along; else somebody closed it."""
+        """If its tmux server ended while no daemon ran, that ended the session; otherwise a person closed it."""
         pane = managed.pane
         if pane is None or pane.process is None or pane.server is None:
             return
@@ -258,7 +247,7 @@ class ManagedSessions:
         if known is not None and known.epoch == managed.epoch:
             newer = await self._find_newer(managed)
             if newer is not None:
-                # Another daemon on this store went on with it: still ours, in its next attempt.
+                # Another daemon on this store continues it: still managed, under its next epoch.
                 self._set(newer)
                 return
             log.warning("%s was claimed by somebody else: not managed here any more", managed.session_id)

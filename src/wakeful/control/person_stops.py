@@ -19,12 +19,12 @@ from wakeful.storage.base import Note, Store
 from wakeful.storage.note_decoding import decode_notes
 
 KIND: Final = "person_stop"
-# As long as resolved incidents are: nobody looks at what ended before.
+# As long as resolved incidents.
 RETENTION_SECONDS: Final = 30 * 86_400.0
 
 
 class PersonStop(Struct, frozen=True):
-    """One order: whom it ends, and the sessions they ran, as far as that was known."""
+    """One order: the processes to end, and the sessions they ran, as far as known."""
 
     at: float
     processes: tuple[Process, ...]
@@ -37,25 +37,23 @@ class StopMarker(Protocol):
     def mark_stopped_by_person(
         self, processes: Collection[Process], sessions: Collection[SessionId] = ()
     ) -> Collection[SessionId]:
-        """These end because a person wants it; the sessions that they run."""
+        """Returns the sessions that they run."""
 
     def unmark_stopped_by_person(self, processes: Collection[Process]) -> None:
-        """These were not ended after all."""
+        """They were not stopped after all."""
 
 
 _decode: Final = json_decoder(PersonStop)
 
 
 class PersonStops:
-    """Stored orders of people to stop processes."""
-
     def __init__(self, store: Store, clock: Clock, marker: StopMarker) -> None:
         self._store = store
         self._clock = clock
         self._marker = marker
 
     async def load(self) -> None:
-        """Know again what was ordered before a restart, and forget what was long ago."""
+        """Load the orders from before a restart, and delete old ones."""
         oldest = self._clock.now().wall - RETENTION_SECONDS
         for note, stop in decode_notes(await self._store.notes(KIND), _decode):
             if stop.at < oldest:
@@ -66,14 +64,14 @@ class PersonStops:
     async def record_order(
         self, processes: Collection[Process], sessions: Collection[SessionId] = ()
     ) -> None:
-        """A person wants these ended: call it before anything is done to them. `sessions` are known to have ended."""
+        """Store a person's order before anything is stopped. `sessions` are known to have ended."""
         if processes or sessions:
             found = self._marker.mark_stopped_by_person(processes, sessions)
             stop = PersonStop(self._clock.now().wall, tuple(processes), (*sessions, *found))
             await self._store.save_note(Note(KIND, uuid4().hex, msgspec.json.encode(stop)))
 
     async def withdraw(self, processes: Collection[Process]) -> None:
-        """These were not ended after all: what ends them from now on is news."""
+        """These were not stopped: a later end of them raises alerts again."""
         self._marker.unmark_stopped_by_person(processes)
         for note, stop in decode_notes(await self._store.notes(KIND), _decode):
             if set(stop.processes) & set(processes):

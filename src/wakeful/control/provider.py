@@ -1,7 +1,7 @@
 """Interface of a provider's client: driver, turn reader, login, flags, and one-shot questions to its model.
 
 A Provider value holds everything that differs between clients, so other modules need not name one. Its driver
-starts, prompts and stops processes; its Hearing reads turns from its output. A one-shot question is outside
+starts, prompts and stops processes; its TurnReader reads turns from its output. A one-shot question is outside
 every conversation: nothing of it is kept, and no tool may be used.
 """
 
@@ -18,28 +18,26 @@ from wakeful.core.clock import Clock
 
 
 class OneShot(Protocol):
-    """One provider's."""
-
     async def execute(self, prompt: str, seconds_max: float) -> str | None:
-        """What it answered; None if it did not, in that time or at all. Never raises."""
+        """The answer; None without one in that time. Never raises."""
 
 
 class TurnReader(Protocol):
-    """Reads one turn out of a client's output. Pure: it never opens anything."""
+    """Reads one turn from a client's output. Pure: it opens nothing."""
 
     def feed(self, line: bytes) -> Sequence[TurnEvent]:
-        """What this line tells; nothing if it is torn, unknown or of another shape."""
+        """The events of this line; none if it is torn, unknown or of another shape."""
 
     def on_caught_up(self) -> Sequence[TurnEvent]:
-        """All that was there has been read; what is known of the turn now."""
+        """The existing output was read; the events that follow from it."""
 
     def on_prompt_given(self) -> None:
-        """The process whose output it is was given the prompt: what it was told before belongs to another turn."""
+        """The process got the prompt: earlier output belongs to another turn."""
 
     def on_new_process(self) -> bool:
-        """Another process goes on in this conversation, with a file of its own.
+        """Another process continues this conversation, with its own file.
 
-        False: the one before ended at work on something else, and took the prompt along unread: nobody will answer it.
+        False: the process before ended during other work, and the prompt was lost unread.
         """
 
 
@@ -47,14 +45,14 @@ class Provider(Struct, frozen=True):
     """`name` is also that of its program, its driver and its section of the configuration."""
 
     name: str
-    # Of the folder all runs share, a clock, and the environment of prompts whose sender gave none.
+    # Arguments: the folder of all runs, a clock, and the environment of prompts whose sender gave none.
     driver: Callable[[Path, Clock, dict[str, str]], Driver]
-    # Of the id of a prompt.
+    # Argument: the id of a prompt.
     hearing: Callable[[str], TurnReader]
-    # Of its configured command, a folder of ours with nothing in it, and its environment.
+    # Arguments: its configured command, an empty folder of Wakeful's, and its environment.
     login: Callable[[Sequence[str], str, Mapping[str, str]], ProviderLogin]
     one_shot: Callable[[Sequence[str], str, Mapping[str, str]], OneShot]
-    # Of a permission mode, in Claude Code's words: what a start is given for it.
+    # The flags of a start for a permission mode, in Claude Code's words.
     flags: Callable[[str], tuple[str, ...]]
     # Stands between the program and its flags at a start.
     subcommand: tuple[str, ...] = ()

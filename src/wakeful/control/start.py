@@ -29,8 +29,8 @@ from wakeful.judging.available_actions import OBSERVING
 
 NAME_CHARS_MAX: Final = 64
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
-# What a client, tmux or Wakeful tells its children about itself: a session started from inside another one must not
-# be taken for a part of it.
+# Variables by which a client, tmux or Wakeful marks its children: a session started inside another one must not
+# count as a part of it.
 INHERITED: Final = frozenset(
     {
         "CLAUDECODE",
@@ -51,32 +51,24 @@ INHERITED: Final = frozenset(
 )
 
 
-class BadName(OperatorError):
+class BadName(OperatorError, code="bad-name"):
     """{shown!r} cannot be a session's name: letters, digits, _ and - only, 64 characters at most."""
 
-    code = "bad-name"
 
-
-class NoCommand(OperatorError):
+class NoCommand(OperatorError, code="no-command"):
     """There is no command to run. Example: wakeful run -- claude"""
 
-    code = "no-command"
 
-
-class CodexNeedsExec(OperatorError):
+class CodexNeedsExec(OperatorError, code="codex-needs-exec"):
     """Codex is driven as `codex exec`: wakeful run -- codex exec "your prompt". Start the interactive one yourself and hand it over with `wakeful session adopt`."""
 
-    code = "codex-needs-exec"
 
-
-class NoHeadlessDriver(OperatorError):
+class NoHeadlessDriver(OperatorError, code="no-headless-driver"):
     """{program} has no way to be driven without a terminal: leave --headless out. With --detach it starts in a tmux of its own and you stay here."""
-
-    code = "no-headless-driver"
 
 
 class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """`wakeful run` as it was asked for: the command, where, in which environment, with or without a terminal."""
+    """A `wakeful run` request: command, folder, environment, and whether it gets a terminal."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -87,7 +79,7 @@ class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StartPlan(Struct, frozen=True):
-    """What will be started. Without `session_id` the client names its conversation itself."""
+    """A planned start. Without `session_id` the client names its conversation itself."""
 
     driver: str
     argv: tuple[str, ...]
@@ -96,14 +88,14 @@ class StartPlan(Struct, frozen=True):
     name: str | None
     prompt: str | None
     prompt_id: str | None = None
-    # Nobody reads logs of such a client: it is seen by an event log that is opened for it.
+    # Wakeful reads no logs of this client; an event log that it opens shows the session.
     unseen: bool = False
 
 
 def plan_run(request: RunRequest, new_id: UUID, drivers: Collection[str] = ()) -> StartPlan:
     """Decide how a command is hosted. Raises NoCommand, BadName, CodexNeedsExec or NoHeadlessDriver.
 
-    `drivers`: what can be driven without a terminal, by the names of their programs.
+    `drivers`: the programs that can run without a terminal.
     """
     if not request.argv or not request.argv[0]:
         raise NoCommand
@@ -135,7 +127,7 @@ def check_name(name: str) -> None:
 
 
 def environment(caller: Mapping[str, str]) -> dict[str, str]:
-    """The caller's environment without what tells its children whose they are."""
+    """The caller's environment without INHERITED."""
     return {name: value for name, value in caller.items() if name not in INHERITED}
 
 
@@ -148,7 +140,7 @@ def _claude(request: RunRequest, new_id: UUID) -> StartPlan:
 
 
 def _codex(request: RunRequest) -> StartPlan:
-    """`codex exec FLAGS PROMPT`: the last word is the prompt, unless one was given apart from the command."""
+    """`codex exec FLAGS PROMPT`: the last word is the prompt, unless the request has one."""
     program, *words = request.argv
     if not words or words[0] != "exec":
         raise CodexNeedsExec
@@ -161,23 +153,18 @@ def _codex(request: RunRequest) -> StartPlan:
 
 
 def plain_name(program: str) -> str:
-    """What is left of a name that may be a session's."""
+    """The program's name with only the characters of a session's name."""
     return re.sub(r"[^A-Za-z0-9_-]", "-", program)[: NAME_CHARS_MAX // 2].strip("-") or "run"
 
 
 log = logging.getLogger("wakeful")
 
 
-class NameTaken(OperatorError):
+class NameTaken(OperatorError, code="name-taken", http_status=409):
     """The name {shown} is taken by {session}, which still runs. Choose another, or stop that one."""
-
-    code = "name-taken"
-    http_status = 409
 
 
 class Starter:
-    """`wakeful run`, as the daemon does it."""
-
     def __init__(
         self,
         *,
@@ -198,7 +185,7 @@ class Starter:
         self._automatic = by_itself
 
     async def run(self, request: RunRequest, key: str | None = None) -> ActionRecord:
-        """Start a new managed session. Raises NameTaken and what the plan and the driver raise; then nothing was started."""
+        """Start a new managed session. Raises NameTaken and the errors of plan and driver; then nothing was started."""
         new_id = uuid4() if key is None else conversation_id_for(key)
         plan = plan_run(request, new_id, self._drivers)
         if key is not None:
@@ -211,7 +198,9 @@ class Starter:
         try:
             record, managed = await self._start(plan, planned, request, self._managed_sessions.save)
         except BaseException:
-            if not self._is_running(planned.session_id):
+            # A session that runs and is stored stays, even if a later write failed.
+            known = self._managed_sessions.find(planned.session_id)
+            if known is None or not self._is_alive(known):
                 await self._managed_sessions.abandon(planned)
             raise
         if managed is None:
@@ -233,25 +222,20 @@ class Starter:
             ):
                 raise NameTaken(shown=name, session=known.session_id)
 
-    def _is_running(self, session_id: SessionId) -> bool:
-        """It was started and is kept: what could not be written down after that takes nothing back."""
-        known = self._managed_sessions.find(session_id)
-        return known is not None and self._is_alive(known)
-
     def _is_alive(self, managed: ManagedSession) -> bool:
         return (
             managed.process is not None and self._processes.state_of(managed.process) is not ProcessState.DEAD
         )
 
     async def _claim(self, session_id: SessionId) -> int:
-        """The epoch of the new session. A program of ours that has ended gives its name to the next one."""
+        """The epoch of the new session. The name of a managed program that has ended can be used again."""
         known = self._managed_sessions.find(session_id)
         if known is not None:
             return (await self._managed_sessions.advance_epoch(known)).epoch
         return (await self._managed_sessions.claim(session_id)).epoch
 
     async def _run_unnamed(self, plan: StartPlan, request: RunRequest) -> ActionRecord:
-        """A client that names its own conversation: claimed once the name is known, by nobody else before."""
+        """Start a client that names its own conversation: it is claimed once the name is known."""
 
         async def begun(managed: ManagedSession) -> None:
             lease = await self._managed_sessions.claim(managed.session_id, managed.process)
@@ -264,7 +248,7 @@ class Starter:
         planned = self._planned_session(plan, SessionId(f"start-{uuid4().hex}"), request, epoch=1)
         driver: object = self._drivers[plan.driver]
         if isinstance(driver, NamedByClient):
-            # If this start is cut off, the conversation is found there.
+            # If this start is interrupted, the conversation is found in these folders.
             planned = replace(planned, places=driver.conversation_folders(request.environ))
         record, managed = await self._start(plan, planned, request, begun)
         return record if managed is None else replace(record, session_id=managed.session_id)
@@ -277,8 +261,11 @@ class Starter:
                 planned, self._start_request(plan, request, planned.epoch, intent_id), on_started
             )
             if result.hosting is not None:
-                # Before anybody else's turn: whoever stops it next must find it whole.
-                await self._save_result(result.hosting)
+                # Before the gate opens for the next action, which must find the whole result.
+                try:
+                    await self._managed_sessions.save_result(result.hosting)
+                except WorldError as error:
+                    log.warning("%s is kept as it began: %s", result.hosting.session_id, error)
             return result
 
         def objection() -> str | None:
@@ -293,12 +280,6 @@ class Starter:
             ActionKind.START, planned.session_id, intent, objection, perform, by_itself=self._automatic
         )
 
-    async def _save_result(self, managed: ManagedSession) -> None:
-        try:
-            await self._managed_sessions.save_result(managed)
-        except WorldError as error:
-            log.warning("%s is kept as it began: %s", managed.session_id, error)
-
     async def _start_process(
         self, planned: ManagedSession, request: StartRequest, on_started: OnStarted
     ) -> ActionResult:
@@ -308,14 +289,14 @@ class Starter:
             try:
                 await on_started(managed)
             except BaseException:
-                # What nobody can find again must not run.
+                # A process that is not stored could not be found again, so it must not run.
                 await driver.stop(managed)
                 raise
 
         try:
             return await driver.start(request, start_or_stop)
         except BaseException:
-            # In its own turn still: whoever waits to act on it must not find what never came to be.
+            # Still inside the gate: a waiting action must not find a session that never started.
             await self._managed_sessions.abandon(planned)
             raise
 
@@ -351,6 +332,6 @@ class Starter:
 
 
 def running_process_reason(processes: HostProcesses, session_id: SessionId) -> str | None:
-    """Who holds a session before it has registered anywhere: a process that carries our mark."""
+    """The process that runs a session before its client registers, found by Wakeful's variable."""
     carriers = processes.processes_with_variable(SESSION_VARIABLE, session_id)
     return f"process {carriers[0].pid} was started for it and lives" if carriers else None

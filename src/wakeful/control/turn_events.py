@@ -8,7 +8,7 @@ from wakeful.judging.events import Failure
 
 
 class PromptTaken(Struct, frozen=True):
-    """The prompt arrived: what follows belongs to this turn, and what came before does not."""
+    """The prompt arrived: later events belong to this turn, earlier ones do not."""
 
 
 class AnswerText(Struct, frozen=True):
@@ -27,13 +27,13 @@ class PermissionAsked(Struct, frozen=True):
 
 
 class PermissionClosed(Struct, frozen=True):
-    """A question is open no longer, whoever answered it."""
+    """A question is no longer open."""
 
     question_id: str
 
 
 class Spent(Struct, frozen=True):
-    """What a turn cost. None: the client does not say."""
+    """The cost of a turn. None: the client does not report it."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -44,14 +44,14 @@ NO_COST: Final = Spent()
 
 
 class Ended(Struct, frozen=True):
-    """The turn is over. `failure`: it failed, and `text` is what the client said about it, not an answer."""
+    """The turn is over. `failure`: it failed, and `text` is the client's message, not an answer."""
 
     text: str
     failure: Failure | None = None
     spent: Spent = Spent()
-    # Somebody cut it short. When that was the healer, it goes on, and so does the hearing.
+    # It was interrupted. After an interrupt by the healer the turn goes on, and so does the reader.
     interrupted: bool = False
-    # Why the model stopped, in the client's word; `end_turn` where its answer is whole.
+    # Why the model stopped, in the client's word; `end_turn` for a complete answer.
     stop_reason: str = ""
 
 
@@ -62,7 +62,7 @@ class Gone(Struct, frozen=True):
 
 
 class PromptUnread(Struct, frozen=True):
-    """Its process ended at work on another prompt: this one went with its input."""
+    """Its process ended during work on another prompt, and this one was lost unread."""
 
 
 TurnEvent = PromptTaken | AnswerText | PermissionAsked | PermissionClosed | Ended | Gone | PromptUnread

@@ -25,7 +25,7 @@ async def running(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Run these beside the body, and cancel them at its end.
 
     If one of them fails, the body and the others are cancelled, and its error is raised. Errors that come only
-    after the end of the body are dropped.
+    after the end of the body go to the loop's exception handler, which logs them.
     """
     is_over = False
     try:
@@ -38,3 +38,6 @@ async def running(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     except ExceptionGroup as errors:
         if not is_over:
             raise errors.exceptions[0] from errors
+        loop = asyncio.get_running_loop()
+        for error in errors.exceptions:
+            loop.call_exception_handler({"message": "a task failed while it ended", "exception": error})

@@ -1,7 +1,7 @@
 """Builds the hub: runtimes, leases, orders, auto-restart, and its links to sessions, alerts and healing.
 
 A runtime's library is imported only if a configured agent declares that runtime. `records_without_hub` serves
-commands that find no daemon: it looks at every declared agent once, read-only, and stores nothing.
+commands that find no daemon: it inspects every declared agent once, read-only, and stores nothing.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ from wakeful.sessions.supervisor import Supervisor
 from wakeful.sources.base import ProcessWatch
 from wakeful.storage.base import Note, Store
 
-# Who descends from whom is read once for all agents of a sync: two hundred of them ask at once.
+# Process ancestry is read once for all agents of a sync: two hundred of them ask at once.
 LINEAGE_SECONDS: Final = 1.0
 # The kernel's own number for the first one of a host (PROC_PID_INIT_INO).
 _FIRST_NAMESPACE: Final = 0xEFFFFFFC
@@ -50,17 +50,12 @@ _FIRST_NAMESPACE: Final = 0xEFFFFFFC
 log = logging.getLogger("wakeful.hub")
 
 
-class EngineLibraryMissing(WorldError):
+class EngineLibraryMissing(WorldError, code="engine-library-missing"):
     """Agents in containers need {library}, which is not installed: pip install 'wakeful[docker]'."""
-
-    code = "engine-library-missing"
 
 
 def runtimes_of(specs: Iterable[AgentSpec], paths: StatePaths, clock: Clock) -> dict[str, Runtime]:
-    """The runtimes these agents live in. An engine's library is imported only if one of them needs it.
-
-    Raises EngineLibraryMissing.
-    """
+    """The runtimes of these agents; an engine's library is imported only if needed. Raises EngineLibraryMissing."""
     wanted = {spec.runtime for spec in specs}
     found: dict[str, Runtime] = {}
     if AgentRuntime.TMUX in wanted:
@@ -77,14 +72,13 @@ def runtimes_of(specs: Iterable[AgentSpec], paths: StatePaths, clock: Clock) -> 
 
 
 def engine_address(environ: Mapping[str, str]) -> str:
-    """Where docker's own command would look for its engine."""
+    """The engine's address, found as the docker command finds it."""
     return environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
 
 
 def build_agent_table(
     config: Config, paths: StatePaths, store: Store, observer: SessionObserver, feed: Feed
 ) -> AgentTable:
-    """The declared agents of one daemon."""
     # Every change of an agent's state is one line of the daemon's log.
     log_to_stderr(log)
     clock = observer.clock
@@ -115,10 +109,13 @@ def build_hub(
     control: ControlComponents,
     healing: HealingComponents,
 ) -> Hub:
-    """The hub of one daemon."""
     clock = observer.clock
     sessions = HostedSessions(observer.registry, clock, paths.tmux)
-    leases = AgentLeases(store, _owner(observer.host), proc.identify_or_none(os.getpid()), _is_dead)
+    # The owner differs for another view of processes: containers share a boot id, but not processes.
+    namespace = Path("/proc/self/ns/pid").stat().st_ino
+    inside = "" if namespace == _FIRST_NAMESPACE else f" (pid namespace {namespace})"
+    owner = f"wakeful on {observer.host}{inside}"
+    leases = AgentLeases(store, owner, proc.identify_or_none(os.getpid()), _is_dead)
     commands = AgentCommands(
         table=table,
         gate=control.gate,
@@ -157,8 +154,6 @@ def build_hub(
 
 
 class LocalProcessLookup:
-    """The processes of this host, as the hub needs them."""
-
     def __init__(self, processes: ProcessWatch) -> None:
         self._processes = processes
 
@@ -170,7 +165,7 @@ class LocalProcessLookup:
 
 
 class PersonCommandListener:
-    """Records what people stop, so that it raises no alert and nothing brings it back."""
+    """Records what people stop, so that it raises no alert and nothing resumes it."""
 
     def __init__(
         self,
@@ -203,24 +198,17 @@ class PersonCommandListener:
 
 
 def processes_from(pid: int | None) -> list[Process]:
-    """This process and everybody below it."""
     process = proc.identify_or_none(pid) if pid is not None else None
     return [process, *proc.descendants(process)] if process is not None else []
 
 
-def _owner(host: str) -> str:
-    """Who holds leases here. The same only for whoever sees the same processes: containers share a boot id, not those."""
-    seen = Path("/proc/self/ns/pid").stat().st_ino
-    return f"wakeful on {host}" if seen == _FIRST_NAMESPACE else f"wakeful on {host} (pid namespace {seen})"
-
-
 def _is_dead(process: Process) -> bool:
-    """Whether it is certainly gone. Of another boot nobody can say which host's it was."""
+    """Whether it is certainly gone. A process of another boot may be of another host."""
     return process.boot_id == proc.boot_id() and proc.state_of(process) is ProcessState.DEAD
 
 
 def _container_access(runtimes: Mapping[str, Runtime], observer: SessionObserver) -> ContainerAccess | None:
-    """The way into containers, if there are any: the eyes are told of each by the hub."""
+    """The way into containers, if there are any; the hub reports each container to it."""
     if AgentRuntime.DOCKER not in runtimes:
         return None
     from wakeful.integrations.docker.agent_runtime import DockerRuntime  # noqa: PLC0415 - as in `runtimes_of`
@@ -245,8 +233,6 @@ def pass_through_environ(spec: AgentSpec) -> Mapping[str, str]:
 
 
 class HostedSessions:
-    """Sessions by the processes that hold them."""
-
     def __init__(self, registry: SessionRegistry, clock: Clock, tmux: str) -> None:
         self._registry = registry
         self._tmux = tmux
@@ -265,12 +251,12 @@ class HostedSessions:
         living = (
             [each.process.pid for each in session.presence.living_processes] if session is not None else []
         )
-        # Somebody new is among them: who descends from whom is read anew.
+        # There is a new process: the ancestry is read again.
         self._below_at = float("-inf")
         return frozenset(pid for each in living for pid in (each, *ancestor_pids(each)))
 
     def _lineages(self) -> Iterator[tuple[int, SessionId]]:
-        """Every living holder and whoever it descends from; the nearest session counts."""
+        """Every living agent process and its ancestors; the nearest session counts."""
         living = [
             (each, process)
             for each in self._registry.sessions.values()
@@ -286,14 +272,13 @@ class HostedSessions:
         return record is not None and (record.active_prompt or record.state is State.PROMPTING)
 
     def is_cut_off(self, session_id: SessionId) -> bool:
-        """Whether it ended in the middle of a turn: the healer brings it back, or a person gave this turn up."""
+        """Whether it ended in the middle of a turn: the healer treats it, or a person gave this turn up."""
         session = self._registry.sessions.get(session_id)
         if session is None or session.verdict is None:
             return False
         return session.activity.in_turn and (bool(session.verdict.findings) or session.presence.stopped)
 
     def agent_by_mark(self, session_id: SessionId) -> str | None:
-        """The agent whose mark the processes of this session carry."""
         session = self._registry.sessions.get(session_id)
         for process in session.presence.living_processes if session is not None else ():
             hosted = proc.environ_value(process.process.pid, SESSION_VARIABLE) or ""
@@ -322,7 +307,7 @@ def ancestor_pids(pid: int) -> list[int]:
 
 
 def records_without_hub(config: Config, paths: StatePaths) -> list[AgentRecord]:
-    """Every declared agent as one look shows it. Nothing is watched afterwards, and nothing is left behind."""
+    """Inspect every declared agent once. Nothing is watched or stored."""
     return asyncio.run(_inspect_once(config, paths))
 
 
@@ -342,10 +327,9 @@ async def _inspect_once(config: Config, paths: StatePaths) -> list[AgentRecord]:
 
 
 class NoNotes:
-    """A look by a command keeps nothing."""
+    """For a command without a daemon: nothing is stored."""
 
-    async def save_note(self, note: Note) -> None:
-        """Forgotten at once."""
+    async def save_note(self, note: Note) -> None: ...
 
     async def drop_note(self, kind: str, key: str) -> bool:
         del kind, key

@@ -19,26 +19,22 @@ from wakeful.core.text import plain
 from wakeful.linux.child_environment import helper_environ
 from wakeful.linux.systemd import MARK, NAME, unit_text
 
-# The user manager answers at once, or somebody has to look at it.
+# The user manager answers at once, or it is broken.
 SYSTEMD_SECONDS_MAX: Final = 20.0
 _LINGER: Final = Path("/var/lib/systemd/linger")
 _REASON_CHARS_MAX: Final = 300
 
 
-class UnitNotOurs(OperatorError):
+class UnitNotOurs(OperatorError, code="unit-not-ours"):
     """{path} was not written by Wakeful. Move it away first, or keep it: nothing was changed."""
 
-    code = "unit-not-ours"
 
-
-class SystemdRefused(WorldError):
+class SystemdRefused(WorldError, code="systemd-refused"):
     """systemd's user manager cannot be used: {reason}. `wakeful up --detach` works without it."""
-
-    code = "systemd-refused"
 
 
 class UnitPlan(Struct, frozen=True):
-    """The unit as it is and as it would be; None is a file that is not there."""
+    """The unit before and after; None means no file."""
 
     path: Path
     before: str | None
@@ -57,25 +53,20 @@ def unit_path(environ: Mapping[str, str]) -> Path:
 
 
 def plan_install(environ: Mapping[str, str], *, watch_only: bool) -> UnitPlan:
-    """The unit for this interpreter and this user's places. Raises UnitNotOurs."""
-    # -P: a `wakeful` folder in the working directory is not what we mean to run.
+    """The unit for this interpreter and this user's folders. Raises UnitNotOurs."""
+    # -P: a `wakeful` folder in the working directory must not be run.
     argv = (sys.executable, "-P", "-m", "wakeful", "up")
     path = unit_path(environ)
-    return UnitPlan(
-        path, _read_unit(path), unit_text(argv, _absolute_path_environ(environ), watch_only=watch_only)
-    )
+    # A relative folder of PATH means another place in every directory.
+    folders = [each for each in environ.get("PATH", "").split(os.pathsep) if each.startswith("/")]
+    absolute = {**environ, "PATH": os.pathsep.join(folders)}
+    return UnitPlan(path, _read_unit(path), unit_text(argv, absolute, watch_only=watch_only))
 
 
 def plan_remove(environ: Mapping[str, str]) -> UnitPlan:
-    """The unit away. Raises UnitNotOurs."""
+    """Raises UnitNotOurs."""
     path = unit_path(environ)
     return UnitPlan(path, _read_unit(path), None)
-
-
-def _absolute_path_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what means another place in every folder."""
-    folders = [each for each in environ.get("PATH", "").split(os.pathsep) if each.startswith("/")]
-    return {**environ, "PATH": os.pathsep.join(folders)}
 
 
 def _read_unit(path: Path) -> str | None:
@@ -91,7 +82,7 @@ def _read_unit(path: Path) -> str | None:
 
 
 def install(plan: UnitPlan, *, start: bool) -> None:
-    """Write the unit, enable it and, if asked to, start it. Raises SystemdRefused: before anything was written."""
+    """Write the unit, enable it, and with `start` start it. Raises SystemdRefused before anything is written."""
     assert plan.after is not None, "an installation has a unit"
     _systemctl("show-environment")
     if not plan.is_done:
@@ -106,14 +97,14 @@ def install(plan: UnitPlan, *, start: bool) -> None:
 
 
 def remove(plan: UnitPlan) -> None:
-    """Stop the service, whose agents go on, and take its unit away. Raises SystemdRefused."""
+    """Stop the service and remove its unit; agents go on. Raises SystemdRefused."""
     _systemctl("disable", "--now", NAME)
     plan.path.unlink()
     _systemctl("daemon-reload")
 
 
 def is_running() -> bool:
-    """Whether systemd runs it just now; False also where there is no systemd to ask."""
+    """Whether systemd runs it now; False also without systemd."""
     try:
         _systemctl("is-active", "--quiet", NAME)
     except SystemdRefused:

@@ -44,7 +44,7 @@ class Callers:
     def session_of(self, pids: Sequence[int], *, reduces: bool = False) -> SessionId | None:
         """The supervised session that one of these processes works for; None if all of them are a person's.
 
-        `reduces`: what it asks for only makes Wakeful do less. That works in every terminal of a person, also in one
+        `reduces`: the request only makes Wakeful do less. That works in every terminal of a person, also in one
         that inherited an agent's variables. Raises ProcessGone.
         """
         for pid in pids:
@@ -94,7 +94,7 @@ class Callers:
 
 
 class DaemonCallers:
-    """What the daemon knows about callers, for the check of decisions. `token` is the chat gateway's."""
+    """Facts about callers, for the check of decisions. `token` is the chat gateway's."""
 
     def __init__(self, callers: Callers, refused: RefusedDecisions, token: str) -> None:
         self._callers = callers
@@ -119,7 +119,7 @@ class DaemonCallers:
 
 
 def _lineage(pid: int) -> list[Process]:
-    """The process and its ancestors, up to this one: what started Wakeful says nothing about what Wakeful started."""
+    """The process and its ancestors, up to this one: the ancestors of Wakeful do not matter."""
     process = proc.identify_or_none(pid)
     if process is None:
         raise ProcessGone

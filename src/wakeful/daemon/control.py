@@ -42,8 +42,6 @@ from wakeful.storage.base import ActionOutcome, Store
 
 
 class ControlComponents:
-    """The hands of one daemon, and what they need to begin and to go on."""
-
     def __init__(
         self,
         observer: SessionObserver,
@@ -88,7 +86,7 @@ class ControlComponents:
         )
 
     async def restore(self) -> None:
-        """Find again what an earlier daemon managed, and settle what it left half done."""
+        """Load the sessions that an earlier daemon managed, and conclude its unfinished actions."""
         await self.managed_sessions.load()
         typed = [
             self._confirm_by_log(text) for each in self._typing_drivers for text in await each.recover_typed()
@@ -102,13 +100,15 @@ class ControlComponents:
         await self._find_ended()
 
     async def _find_ended(self) -> None:
-        """Keep the process of a start that was interrupted before it was kept, if that process has ended since."""
+        """Store the process of a start that was interrupted before that, if the process has ended since."""
         for managed in self.managed_sessions.all():
             driver: object = self._drivers.get(managed.driver)
             newest = driver.newest_process(managed) if isinstance(driver, KnowsProcess) else None
-            if newest is None or not _is_newer(newest, managed.process):
-                continue
-            if proc.state_of(newest) is ProcessState.DEAD:
+            known = managed.process
+            is_newer = newest is not None and (
+                known is None or known.boot_id != newest.boot_id or newest.started > known.started
+            )
+            if newest is not None and is_newer and proc.state_of(newest) is ProcessState.DEAD:
                 await self.managed_sessions.save(msgspec.structs.replace(managed, process=newest))
 
     async def _find_started(
@@ -120,7 +120,7 @@ class ControlComponents:
         return await driver.find_started(planned, intent_id, carriers)
 
     def _confirm_by_log(self, typed: TypedText) -> TypedText:
-        """The conversation's own log knows better than a screen what its client took."""
+        """The log of a conversation shows more reliably than a screen which text its client took."""
         if not has_prompt(self._observer.sources.read_last_lines(typed.session_id), typed.text, typed.at):
             return typed
         return msgspec.structs.replace(
@@ -128,14 +128,14 @@ class ControlComponents:
         )
 
     async def stop_tools(self, session_id: SessionId) -> Sequence[Process]:
-        """A person gives up a session whose agent ended: end the tools that outlived it; those that still run."""
+        """A person gives up a session whose agent ended: end its remaining tools; returns those that still run."""
         await self.mark_given_up(session_id)
         provider, _, conversation = session_id.partition("-")
         variable = TOOL_VARIABLES.get(provider)
         return (await terminate_marked(variable, conversation)).survivors if variable is not None else ()
 
     async def mark_given_up(self, session_id: SessionId) -> None:
-        """Its end is what a person wants: no later look, by this daemon or the next, opens its incident again."""
+        """A person wants it to stay ended: neither this daemon nor the next opens its incident again."""
         session = self._observer.registry.sessions.get(session_id)
         if session is not None:
             holders = [each.process for each in session.presence.holders.values()]
@@ -165,8 +165,6 @@ KILL_SECONDS_MAX: Final = 5.0
 
 
 class LocalProcesses:
-    """Processes of this host, as acts need them."""
-
     def __init__(self, clock: Clock, events: Path) -> None:
         self._clock = clock
         self._events = events
@@ -201,11 +199,6 @@ class LocalProcesses:
 
 
 def build_drivers(paths: StatePaths, clock: Clock) -> dict[str, Driver]:
-    """Every way of hosting a session, by its name."""
     run = Path(paths.run)
     clients = (each.driver(run, clock, environment(agent_environ(os.environ))) for each in all_providers())
     return {driver.name: driver for driver in (*clients, TmuxDriver(paths.tmux, str(run), clock))}
-
-
-def _is_newer(process: Process, known: Process | None) -> bool:
-    return known is None or known.boot_id != process.boot_id or process.started > known.started

@@ -41,13 +41,13 @@ from wakeful.work.service import WorkQueue
 if TYPE_CHECKING:
     from wakeful.integrations.docker.source import ContainerSource
 
-# A backstop: whatever inotify did not tell is found this late. Costs 55 ms of CPU per 10,000 logs.
+# A backstop: changes that inotify did not report are found this late. Costs 55 ms of CPU per 10,000 logs.
 SWEEP_SECONDS: Final = 300.0
 # While some folder cannot be watched at all, sweeping is how it is seen.
 SLOW_SWEEP_SECONDS: Final = 5.0
-# At most this often everything is looked at because the kernel could not tell what changed.
+# Full scans after lost kernel events happen at most this often.
 RESCAN_SECONDS: Final = 2.0
-# What a crash may cost is reading this much log again.
+# After a crash, at most this much log is read again.
 BOOKMARK_SECONDS: Final = 5.0
 # Critical events that were not archived stay for 30 days.
 RETENTION_SECONDS: Final = 30 * 86_400.0
@@ -55,7 +55,7 @@ PRUNE_SECONDS: Final = 6 * 3600.0
 
 
 class Daemon:
-    """The parts of the daemon, and what it does at an interval."""
+    """The parts of the daemon, and its periodic tasks."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Daemon:
             self.host.add_exit_listener(listener)
 
     async def listen(self) -> None:
-        """Pass on what the file system tells, until cancelled."""
+        """Pass on file system events, until cancelled."""
         self.is_listening = True
         try:
             async for told in self._folders:
@@ -127,7 +127,7 @@ class Daemon:
             self.is_listening = False
 
     def _may_rescan(self) -> bool:
-        """The kernel tells less than all when too much happens at once; looking at everything may not happen as often."""
+        """The kernel loses events when too many happen at once; the full scans that follow are limited."""
         wait_seconds = self._rescanned_at + RESCAN_SECONDS - self._loop.time()
         if wait_seconds <= 0:
             self._rescanned_at = self._loop.time()
@@ -143,7 +143,7 @@ class Daemon:
             self.observer.sources.observe(source, source.on_changes, everything)
 
     async def run_sweep(self) -> None:
-        """The backstop behind being told."""
+        """Scan at intervals, as a backstop behind file system events."""
         while True:
             slow = any(source.delay_reason for source in self.observer.sources.all())
             await asyncio.sleep(SLOW_SWEEP_SECONDS if slow else SWEEP_SECONDS)
@@ -172,7 +172,7 @@ class Daemon:
             await asyncio.sleep(PRUNE_SECONDS)
 
     async def _drop_lost_bookmarks(self) -> None:
-        """What was folded of a log goes with it."""
+        """Delete the bookmarks of logs that no longer exist."""
         paths = [each.path for each in await self._store.bookmarks()]
         lost = await asyncio.to_thread(lambda: [path for path in paths if not os.path.lexists(path)])
         if lost:
@@ -185,7 +185,7 @@ class Daemon:
             await self.save_bookmarks()
 
     async def save_bookmarks(self) -> None:
-        """Once for every log: what grows meanwhile is for the next time."""
+        """Save one bookmark for every log; growth in between waits for the next time."""
         more = True
         while more:
             bookmarks = self.observer.sources.take_bookmarks()
@@ -195,8 +195,6 @@ class Daemon:
 
 
 class QueueSessions:
-    """The sessions of the daemon, as the work queue needs them."""
-
     def __init__(self, registry: SessionRegistry, managed_sessions: ManagedSessions) -> None:
         self._registry = registry
         self._managed_sessions = managed_sessions
@@ -209,7 +207,7 @@ class QueueSessions:
 
 
 class JudgedResults:
-    """Stores what was judged, publishes it, and lets healing and the health hook act on it, in this order."""
+    """Stores judged changes, publishes them, and lets healing and the health hook act on them, in this order."""
 
     def __init__(
         self, writer: TransitionWriter, feed: Feed, healing: HealingComponents, heartbeat: HeartbeatComponents

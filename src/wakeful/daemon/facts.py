@@ -1,4 +1,4 @@
-"""What the parts of the daemon know about sessions and about the daemon, for queries."""
+"""Facts of the daemon's parts about sessions and about the daemon, for queries."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -21,8 +21,6 @@ from wakeful.views.sessions import ProcessRecord, SessionFacts
 
 
 class DaemonFacts(SessionFacts):
-    """Reads every fact when it is asked for."""
-
     def __init__(
         self, config: Config, gateway_problem: ProblemFile, listeners: Listeners, daemon: Daemon, store: Store
     ) -> None:

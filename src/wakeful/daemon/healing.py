@@ -67,16 +67,14 @@ from wakeful.work.expiry import WorkRevival
 if TYPE_CHECKING:
     from wakeful.watchdog.loop import RedisWatch
 
-# Whatever is wrong with the forge is one episode.
+# All problems with the issue tracker are one episode.
 ISSUES_EPISODE: Final = "forge"
 SAVED_FOR_LATER: Final = "kept what it had to say, and tries again every ten minutes"
 Task = tuple[Callable[[], Coroutine[None, None, None]], str]
-"""Something that runs for ever, and what it means if the store refuses it."""
+"""A task that never ends, and the consequence if the store refuses it."""
 
 
 class HealingComponents:
-    """The care of one daemon for its sessions."""
-
     def __init__(
         self,
         observer: SessionObserver,
@@ -97,14 +95,14 @@ class HealingComponents:
         clock = observer.clock
         path = config.events.critical_path or f"{paths.logs}/critical_events.jsonl"
         self.critical_log = CriticalLog(Path(path))
-        # What was written since the start.
         self.event_counts: Counter[tuple[CriticalEventKind, ActionTaken]] = Counter()
         self.incidents = Incidents(store, clock)
         self.lessons = control.lessons
         self.checkpoints = Checkpoints(store, clock, CheckpointFiles(Path(paths.state_dir, "checkpoints")))
         self.alerts = self._build_outbox(paths)
         self.notifier = Notifier(self.alerts, self.incidents, clock)
-        self.attention = self._build_attention()
+        excuses = self._is_visible, self._is_suppressed, self._is_turn_done
+        self.attention = AttentionMonitor(self.notifier, clock, alert_rules_of(config.alerts), *excuses)
         self._issues = self._build_issues()
         place = self._host = HostInfo(observer.host, clock)
         self.limiter = RevivalLimiter(clock, config.heal.pace_seconds, config.heal.pace_burst)
@@ -132,7 +130,7 @@ class HealingComponents:
         self._connect(checkpoints)
 
     def _connect(self, checkpoints: StoredJournalCheckpoints) -> None:
-        """Who carries decisions out, and who is told of changes: all of them are there by now."""
+        """Connect the parts: executors of decisions, and listeners for changes."""
         carriers, control = self.checkpoints.executors, self._control
         carriers[CheckpointKind.SESSION] = SessionDecisionExecutor(
             self.healer,
@@ -148,7 +146,6 @@ class HealingComponents:
         self._mute_pause.subscribe(self.healer.recheck_all)
 
     def rules(self) -> HealingRules:
-        """What the operator allows at this moment."""
         heal, paused = self._config.heal, self._mute_pause.current_pause
         return HealingRules(
             mode=self._config.daemon.mode,
@@ -159,7 +156,6 @@ class HealingComponents:
         )
 
     async def restore(self) -> None:
-        """Go on where an earlier daemon stopped."""
         await self.alerts.restore()
         self.attention.restore()
         await self.lessons.load()
@@ -168,7 +164,6 @@ class HealingComponents:
         await self.checkpoints.restore()
 
     def on_changes(self, changes: Sequence[SessionChange]) -> None:
-        """Sessions were judged anew."""
         for change in changes:
             session = self._observer.registry.sessions.get(change.session_id)
             if session is not None and session.record is not None:
@@ -177,11 +172,9 @@ class HealingComponents:
                 self._close_detector.on_judged(change.session_id)
 
     def is_treated(self, session_id: SessionId) -> bool:
-        """Whether healing treats this session now."""
         return self.healer.case_of(session_id) is not None
 
     def tasks(self) -> Iterator[Task]:
-        """What runs as long as the daemon does."""
         yield self.healer.run, "nothing is healed"
         yield self.alerts.run, "alerts are not delivered"
         yield self._disk.run, "the disk is not watched"
@@ -202,7 +195,7 @@ class HealingComponents:
 
     @property
     def queue_approval(self) -> QueueApproval | None:
-        """Where people say yes to sessions of the queue, if one is watched."""
+        """For approvals of sessions of the queue, if one is watched."""
         return (
             QueueApproval(self.queue, self._queue_checkpoints, self.checkpoints)
             if self.queue is not None
@@ -210,7 +203,6 @@ class HealingComponents:
         )
 
     async def close(self) -> None:
-        """Let go of what is still being asked and of whom we watch for."""
         await self.attention.close()
         await self.notifier.close()
         await self.checkpoints.close()
@@ -223,7 +215,7 @@ class HealingComponents:
         self.event_counts[event.event, event.action_taken] += 1
 
     async def forget_old(self) -> None:
-        """Critical events that nobody archived are kept for a month."""
+        """Delete critical events that are older than a month and were not archived."""
         before = self._observer.clock.now().wall - RETENTION_SECONDS
         await asyncio.to_thread(self.critical_log.forget, before)
 
@@ -238,11 +230,6 @@ class HealingComponents:
             owner=owner,
             mute_pause=self._mute_pause,
         )
-
-    def _build_attention(self) -> AttentionMonitor:
-        rules = alert_rules_of(self._config.alerts)
-        excuses = self._is_visible, self._is_suppressed, self._is_turn_done
-        return AttentionMonitor(self.notifier, self._observer.clock, rules, *excuses)
 
     def _build_issues(self) -> Issues | None:
         github, store = self._config.github, self._store
@@ -340,7 +327,7 @@ class HealingComponents:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What does not work now, for `wakeful status`."""
+        """Current problems, for `wakeful status`."""
         count, waiting = self.incidents.open_count, self.checkpoints.open_count
         incidents = "1 incident is open" if count == 1 else f"{count} incidents are open"
         checkpoints = "1 checkpoint waits for you" if waiting == 1 else f"{waiting} checkpoints wait for you"
@@ -426,7 +413,7 @@ class HealingComponents:
         )
 
     def _is_suppressed(self, record: SessionRecord, question: AttentionQuestion | None) -> bool:
-        """Muted, or told as one incident of many."""
+        """Whether it is muted, or part of an incident with many sessions."""
         incident = self.incidents.of(record.id)
         if incident is not None and incident.cause is not Cause.SESSION:
             return True
@@ -439,4 +426,4 @@ class HealingComponents:
 
 
 async def _on_filed_late(_report: IssueReport, _filing: FilingResult) -> None:
-    """Nothing more to do: its event was written without an issue, and lines are never changed."""
+    """Does nothing: the event was written without an issue, and lines are never changed."""

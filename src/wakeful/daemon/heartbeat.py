@@ -67,16 +67,15 @@ __all__ = [
 
 
 def bounds_of(config: HeartbeatConfig) -> Bounds:
-    """What the configuration allows a file to ask for."""
     return Bounds(config.min_interval, config.default_interval, config.max_body_bytes)
 
 
 Task = tuple[Callable[[], Coroutine[None, None, None]], str]
-"""Something that runs for ever, and what it means if the store refuses it."""
+"""A task that never ends, and the consequence if the store refuses it."""
 
 
 class HeartbeatComponents:
-    """Waking, and what stands beside health, of one daemon."""
+    """Wakes, prompt timers, repairs and the health hook of one daemon."""
 
     def __init__(
         self,
@@ -98,19 +97,17 @@ class HeartbeatComponents:
         self._supervisor = observer.supervisor
 
     async def restore(self) -> None:
-        """Go on where an earlier daemon stopped; everybody was judged before."""
+        """Continue where an earlier daemon stopped, after every session was judged."""
         for record in self._hub.records:
             if record.hosted_session is not None:
                 self._supervisor.set_agent(record.hosted_session, record.name)
         await self.wake_service.restore()
 
     def on_transitions(self, transitions: Sequence[Transition]) -> None:
-        """Sessions changed."""
         if self._hook is not None:
             self._hook.on_transitions(transitions)
 
     def tasks(self) -> Iterator[Task]:
-        """What runs as long as the daemon does."""
         yield self.wake_service.run, "nobody is woken"
         yield self.timers.run, "prompts are not timed"
         if self._hook is not None:
@@ -118,7 +115,7 @@ class HeartbeatComponents:
 
 
 class WakeParts(Struct, frozen=True):
-    """What wakes use of the daemon."""
+    """The parts of the daemon that wakes need."""
 
     observer: SessionObserver
     control: ControlComponents
@@ -138,7 +135,7 @@ class AgentSessionAddresses:
         return self._prompt_drivers.get(name)
 
     def managed_session_of(self, session: TrackedSession) -> ManagedSession | None:
-        """The address of an agent's session; None for one that is nobody's, or whose agent does not run."""
+        """The address of an agent's session; None if no agent hosts it, or its agent does not run."""
         name, living = session.subject.agent, session.presence.living_processes
         if name not in self._commands or len(living) != 1:
             return None
@@ -164,7 +161,7 @@ class AgentSessionAddresses:
 
 
 def _pane_of(record: AgentRecord, session: TrackedSession) -> PaneAddress | None:
-    """The pane that tmux shows on this host; of one in a container, the container alone."""
+    """The pane on this host; for an agent in a container, the container alone."""
     if record.runtime is AgentRuntime.DOCKER:
         container = record.container_id
         return None if container is None else PaneAddress(container, "", record.tmux_session or "")
@@ -173,7 +170,7 @@ def _pane_of(record: AgentRecord, session: TrackedSession) -> PaneAddress | None
 
 
 def container_prompt_drivers(config: Config, paths: StatePaths) -> dict[str, PromptDriver]:
-    """The way into containers, if an agent is declared to live in one: an engine's library takes long, and may be missing."""
+    """The prompt driver for containers, if an agent is declared in one: an engine's library takes long, and may be missing."""
     if AgentRuntime.DOCKER not in {spec.runtime for spec in config.agents}:
         return {}
     from wakeful.integrations.docker.prompt import ContainerPromptDriver  # noqa: PLC0415 - see the docstring
@@ -188,7 +185,6 @@ def build_wake(
     parts: WakeParts,
     hub: Hub,
 ) -> WakeService:
-    """The wake service of one daemon."""
     observer, control = parts.observer, parts.control
     heartbeat, clock = config.heartbeat, observer.clock
     specs = {spec.name: spec for spec in config.agents}
@@ -217,13 +213,12 @@ def build_wake(
 def build_timers(
     config: Config, observer: SessionObserver, feed: Feed, cut_short: PromptTimeout
 ) -> SupervisionTimers:
-    """The timers of one daemon's running prompts."""
     rules = timer_rules(config.supervision)
     return SupervisionTimers(observer.clock, observer.registry, rules, TimerEvents(feed, cut_short))
 
 
 class TimerEvents:
-    """Publishes what the timers say, and ends prompts that timed out."""
+    """Publishes events of the timers, and ends prompts that timed out."""
 
     def __init__(self, feed: Feed, cut_short: PromptTimeout) -> None:
         self._feed = feed
@@ -237,7 +232,6 @@ class TimerEvents:
 
 
 def build_hook(config: Config, observer: SessionObserver) -> HealthHook | None:
-    """Whom to tell of health, if the operator named a program."""
     argv = config.hooks.session_health_update_after
     if not argv:
         return None

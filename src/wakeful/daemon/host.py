@@ -17,6 +17,7 @@ from wakeful.daemon.source_set import ReportOrphans
 from wakeful.judging.wake_eligibility import Reachability
 from wakeful.metrics.model import Histogram
 from wakeful.sessions.feed import SessionChange
+from wakeful.sessions.session_judge import JudgingHost
 from wakeful.sessions.supervisor import Supervisor
 from wakeful.sources.tool_processes import orphans_of_all
 from wakeful.storage.base import Transition
@@ -24,31 +25,17 @@ from wakeful.storage.base import Transition
 JUDGING: Final = "judging"
 
 
-class ReachableSessions(Protocol):
-    """Knows how to act on sessions. The session controller is one."""
-
-    def reach(self, session_id: SessionId) -> Reachability: ...
-
-    def needs_approval(self, session_id: SessionId) -> bool: ...
-
-
 class JudgedListener(Protocol):
-    """Uses what was judged."""
-
     def on_judged(self, transitions: list[Transition], changes: list[SessionChange]) -> None: ...
 
     def on_session_gone(self, session_id: SessionId) -> None: ...
 
 
 class ProcessListener(Protocol):
-    """Uses what is known about processes of sessions."""
-
     def on_session_process(self, session_id: SessionId) -> None: ...
 
 
 class ExitListener(Protocol):
-    """Uses the ends of processes."""
-
     def on_exit(self, process: Process) -> None: ...
 
 
@@ -60,7 +47,7 @@ class DaemonHost:
         self.judging_seconds = Histogram()
         self._observing = observing
         self._wakes = wakes
-        self._controllers: list[ReachableSessions] = []
+        self._controllers: list[JudgingHost] = []
         self._judged_listeners: list[JudgedListener] = []
         self._process_listeners: list[ProcessListener] = []
         self._exit_listeners: list[ExitListener] = []
@@ -71,8 +58,7 @@ class DaemonHost:
         self._orphans_wanted: dict[SessionId, ReportOrphans] = {}
         self._orphan_search: asyncio.Task[None] | None = None
 
-    def add_controller(self, controller: ReachableSessions) -> None:
-        """Ask it whether sessions can be reached."""
+    def add_controller(self, controller: JudgingHost) -> None:
         self._controllers.append(controller)
 
     def add_judged_listener(self, listener: JudgedListener) -> None:
@@ -85,7 +71,6 @@ class DaemonHost:
         self._exit_listeners.append(listener)
 
     def on_exit(self, process: Process) -> None:
-        """A watched process ended."""
         for each in self._exit_listeners:
             each.on_exit(process)
 

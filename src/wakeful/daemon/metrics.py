@@ -1,4 +1,4 @@
-"""Collects the daemon's metrics when it is scraped, and tells whether it is ready.
+"""Collects the daemon's metrics when it is scraped, and decides whether it is ready.
 
 Every part keeps its own counters; this module only reads them.
 """
@@ -22,29 +22,20 @@ if TYPE_CHECKING:
     from wakeful.daemon.daemon import Daemon
 
 
-class DaemonStarting(WorldError):
+class DaemonStarting(WorldError, code="starting", retryable=True):
     """The first look is not done."""
 
-    code = "starting"
-    retryable = True
 
-
-class FileWatchDown(WorldError):
+class FileWatchDown(WorldError, code="eyes-down", retryable=True):
     """Nobody is told of changes."""
 
-    code = "eyes-down"
-    retryable = True
 
-
-class StoreRefuses(WorldError):
+class StoreRefuses(WorldError, code="store-refuses", retryable=True):
     """The store takes no writes."""
-
-    code = "store-refuses"
-    retryable = True
 
 
 def readiness_problem(daemon: "Daemon") -> WorldError | None:
-    """What keeps it from its work, in the order in which it would be mended."""
+    """Why the daemon is not ready, the first cause first."""
     if not daemon.has_scanned:
         return DaemonStarting()
     if not daemon.is_listening:
@@ -53,7 +44,6 @@ def readiness_problem(daemon: "Daemon") -> WorldError | None:
 
 
 def collect_metrics(daemon: "Daemon") -> MetricSamples:
-    """Every figure of the table, as it is now."""
     return {
         **_daemon_metrics(daemon),
         **session_metrics(daemon.observer.registry, daemon.clock.now()),

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class PlainProcesses:
-    """Looks at a process once; nobody is told of its end."""
+    """Checks a process once, without a report of its end."""
 
     def watch(self, process: Process) -> ProcessState:
         return proc.state_of(process)
@@ -91,10 +91,12 @@ class SessionObserver:
     def _add_log_sources(
         self, config: Config, paths: StatePaths, bookmarks: Mapping[str, Bookmark] | None
     ) -> None:
+        # The logs of a queue's sessions are logs like others.
+        tool_use_dirs = (*config.eyes.tool_use_dirs, *((config.redis.logs,) if config.redis.logs else ()))
         readers = (
             claude_logs(self._claude_folders, self.host),
             codex_logs(codex_folders(config), self.host),
-            tool_use_logs(_resolve_folders(_tool_use_dirs(config)), self.host),
+            tool_use_logs(_resolve_folders(tool_use_dirs), self.host),
             event_logs(_resolve_folders((paths.events, *config.eyes.event_dirs)), self.host),
         )
         for reader in readers:
@@ -182,7 +184,6 @@ class SessionObserver:
         self.judge_all_pending()
 
     def judge_all_pending(self) -> None:
-        """Judge everything that evidence has touched, now."""
         while self.supervisor.judge_pending():
             pass
 
@@ -197,7 +198,6 @@ class SessionObserver:
         self.sources.find_agent_process(session_id)
 
     def read_last_events(self, session_id: SessionId, limit: int) -> list[Event]:
-        """As `SourceSet.read_last_events`."""
         return self.sources.read_last_events(session_id, limit)
 
     def process_tree(self, holder: Process) -> list[ProcessRecord]:
@@ -210,12 +210,6 @@ class SessionObserver:
         ]
 
 
-def _tool_use_dirs(config: Config) -> tuple[str, ...]:
-    """The logs of a queue's sessions are logs like others."""
-    queued = (config.redis.logs,) if config.redis.logs else ()
-    return (*config.eyes.tool_use_dirs, *queued)
-
-
 def claude_folders(config: Config) -> tuple[Path, ...]:
     """Claude Code's own folder and those configured, each resolved once: below them no link is followed."""
     own = os.environ.get("CLAUDE_CONFIG_DIR") or "~/.claude"
@@ -223,7 +217,6 @@ def claude_folders(config: Config) -> tuple[Path, ...]:
 
 
 def codex_folders(config: Config) -> tuple[Path, ...]:
-    """Codex's own home and those configured."""
     own = os.environ.get("CODEX_HOME") or "~/.codex"
     return _resolve_folders((own, *config.eyes.codex_dirs))
 
@@ -234,10 +227,7 @@ def _resolve_folders(folders: tuple[str, ...]) -> tuple[Path, ...]:
 
 
 def scan_once(config: Config, paused: PauseRecord | None = None) -> SessionQueries:
-    """One read-only look at everything. Nothing is watched afterwards and no file is left behind.
-
-    `paused` is what the store says of it.
-    """
+    """Scan everything once, read-only. Nothing is watched or written. `paused` is the stored pause."""
     observer = SessionObserver(config, StatePaths.from_environ(os.environ), SystemClock(), PlainProcesses())
     asyncio.run(observer.scan())
     standing = DaemonRecord(
@@ -257,8 +247,6 @@ def scan_once(config: Config, paused: PauseRecord | None = None) -> SessionQueri
 
 
 class ScanFacts(SessionFacts):
-    """The facts of a single scan."""
-
     def __init__(self, daemon: DaemonRecord, observer: SessionObserver) -> None:
         self._daemon = daemon
         self._observer = observer

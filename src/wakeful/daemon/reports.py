@@ -27,7 +27,7 @@ NO_DAEMON: Final = "no daemon: one look, and what the store remembers; nothing i
 
 
 class ReadOnlyStore:
-    """The store's memory where nobody has it open: read, never written."""
+    """Reads the store when no daemon has it open; never writes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -88,7 +88,7 @@ class ObserverReportSources:
 
 
 async def report_once(config: Config, since_wall: float) -> Report:
-    """One read-only look at everything, and what an earlier daemon wrote down. Raises the store's errors."""
+    """One read-only scan, with the records of an earlier daemon. Raises the store's errors."""
     paths = StatePaths.from_environ(os.environ)
     observer = SessionObserver(config, paths, SystemClock(), PlainProcesses())
     await observer.scan()

@@ -77,10 +77,10 @@ async def serve(
 ) -> None:
     """Run until SIGINT, SIGTERM, `wakeful down` or cancellation. `announce` gets lines for a person to read.
 
-    `with_login` puts a one-time login into the page's link: only for a terminal somebody sits at. `gateway` are the
+    `with_login` puts a one-time login into the page's link: only for an interactive terminal. `gateway` are the
     words of the command that is kept running beside it, if one is. `supervised`: it also ends when standard input does.
     """
-    # First: nothing that is started from here may speak to systemd in our name.
+    # First: a child process must not speak to systemd in the daemon's name.
     notifier = SystemdNotifier.from_environ(os.environ)
     limit_log()
     listeners = Listeners(config, paths, port_asked_for=port_asked_for)
@@ -102,12 +102,12 @@ async def serve(
             folders,
             {each.path: each for each in await store.bookmarks()},
             config_files=config_files,
-            child_processes=() if gateway is None else (_gateway(paths, gateway),),
+            child_processes=_child_processes(paths, gateway),
         )
         stack.callback(daemon.exits.close)
         daemon.observer.supervisor.restore_transition_keys(await _stored_transition_keys(store))
         await daemon.mute_pause.reload()
-        # Before anybody is judged: what a person ended must not be called dead, not even for a moment.
+        # Before sessions are judged: what a person stopped must not count as dead, not even for a moment.
         await daemon.control.person_stops.load()
         await daemon.hub.load()
         await daemon.observer.scan()
@@ -117,7 +117,7 @@ async def serve(
         await daemon.healing.restore()
         fault_point("daemon.care")
         await daemon.hub.restore()
-        # Last: by now everybody was judged by what is there, so nobody is woken on what was true before.
+        # Last: every session was judged by current evidence, so no wake depends on old state.
         daemon.observer.judge_all_pending()
         fault_point("daemon.judged")
         await daemon.heartbeat.restore()
@@ -135,14 +135,16 @@ async def serve(
         await _run(daemon, [*served, pulse.run(), *apart], ended)
 
 
-def _gateway(paths: StatePaths, words: Sequence[str]) -> ChildSupervisor:
-    # -P: a `wakeful` folder in the working directory is not what we mean to run.
-    argv = (sys.executable, "-P", "-m", "wakeful", *words)
-    return ChildSupervisor("gateway", argv, Path(paths.logs) / "gateway.log")
+def _child_processes(paths: StatePaths, gateway: Sequence[str] | None) -> tuple[ChildSupervisor, ...]:
+    if gateway is None:
+        return ()
+    # -P: a `wakeful` folder in the working directory must not be run.
+    argv = (sys.executable, "-P", "-m", "wakeful", *gateway)
+    return (ChildSupervisor("gateway", argv, Path(paths.logs) / "gateway.log"),)
 
 
 async def _stored_transition_keys(store: Store) -> dict[SessionId, SessionStanding]:
-    """What each session was when it was last stored; records of another schema are judged as new."""
+    """The last stored key of each session; records of another schema count as new."""
     standings = {}
     for row in await store.sessions():
         try:
@@ -166,11 +168,13 @@ def _app(
     )
     queries = _session_queries(config, paths, listeners, daemon, store)
     daemon.mute_pause.subscribe(lambda: daemon.feed.publish_overview(queries.overview().body))
+    refused = RefusedDecisions(daemon.healing.notifier, daemon.clock)
+    callers = DaemonCallers(daemon.control.callers, refused, config.gateway.token)
     app = build_app(
         queries,
         daemon.work,
         (daemon.control.controller, daemon.control.idempotent_controller),
-        _deciders(config, daemon),
+        CallerCheck(callers, only_in_chat=config.gateway.approve_only_in_chat),
         authenticator,
         clock=daemon.clock,
         ancestors=ancestor_pids,
@@ -194,12 +198,6 @@ def _app(
     return app, authenticator
 
 
-def _deciders(config: Config, daemon: Daemon) -> CallerCheck:
-    refused = RefusedDecisions(daemon.healing.notifier, daemon.clock)
-    context = DaemonCallers(daemon.control.callers, refused, config.gateway.token)
-    return CallerCheck(context, only_in_chat=config.gateway.approve_only_in_chat)
-
-
 def _session_queries(
     config: Config, paths: StatePaths, listeners: Listeners, daemon: Daemon, store: Store
 ) -> SessionQueries:
@@ -221,7 +219,6 @@ def _link(config: Config, listeners: Listeners, authenticator: Authenticator | N
 
 
 def _startup_lines(config: Config, listeners: Listeners, daemon: Daemon, link: str | None) -> Iterator[str]:
-    """Which sessions it may touch, where it listens, and what it found."""
     total = daemon.observer.registry.counts(daemon.clock.now())["total"]
     if daemon.mute_pause.current_pause is not None:
         yield pause_text(daemon.mute_pause.current_pause)
@@ -249,7 +246,7 @@ _MODES: Final = {
 async def _run(daemon: Daemon, served: Sequence[Coroutine[None, None, None]], ended: asyncio.Event) -> None:
     """Run all parts until the end is ordered or a listener fails, then shut down.
 
-    The shutdown closes the feed, the hub and healing and saves what is not stored while the other parts still
+    The shutdown closes the feed, the hub and healing and saves unsaved data while the other parts still
     run; then it cancels them. The transition writer ends last: a listener that fails does not take it along.
     """
     keep = daemon.failures.keep_running
@@ -264,7 +261,7 @@ async def _run(daemon: Daemon, served: Sequence[Coroutine[None, None, None]], en
 
 
 def _parts(daemon: Daemon) -> Iterator[Coroutine[None, None, None]]:
-    """What runs as long as the daemon does: a part that raises is down, and is tried again; the others go on."""
+    """The daemon's permanent tasks. A part that raises is marked as down and retried; the others go on."""
     keep = daemon.failures.keep_running
     observer = daemon.observer
     yield keep("file watching", daemon.listen)

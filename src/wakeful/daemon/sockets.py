@@ -15,14 +15,14 @@ from wakeful.http.server import PortBusy, bind_tcp, bind_unix, close_listener
 
 
 class Listeners:
-    """The sockets that were opened, and what to say about them.
+    """The open sockets, and notes about them.
 
-    A busy port that somebody asked for by name is refused; without the usual one there is still the socket.
+    A busy port is refused if the operator chose it; otherwise the daemon runs with the socket alone.
     """
 
     def __init__(self, config: Config, paths: StatePaths, *, port_asked_for: bool = False) -> None:
         make_state_dir(paths)
-        # The Unix socket comes first: it is also what keeps a second daemon from starting.
+        # The Unix socket comes first: it also prevents a second daemon.
         self.listeners = [bind_unix(Path(paths.socket))]
         self.listening = [paths.socket]
         self.notes: list[str] = []
@@ -35,7 +35,7 @@ class Listeners:
                 raise
 
     def close(self) -> None:
-        """Leave no socket behind where nobody was served."""
+        """Close sockets that never served."""
         for listener in self.listeners:
             close_listener(listener)
 

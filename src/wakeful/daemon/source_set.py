@@ -26,7 +26,8 @@ from wakeful.linux.client_processes import reason_to_spare
 from wakeful.sessions.feed import SessionChange
 from wakeful.sessions.registry import KnownSessions
 from wakeful.sessions.session import TrackedSession
-from wakeful.sessions.supervisor import Supervisor, SupervisorHost
+from wakeful.sessions.supervisor import Supervisor
+from wakeful.sessions.supervisor_host import SupervisorHost
 from wakeful.sources.base import ProcessWatch, Source
 from wakeful.sources.log_source import LogFileSource
 from wakeful.sources.tool_processes import orphans_of, unlogged_calls
@@ -106,7 +107,7 @@ class SingleScan:
 
 
 class SourceSet:
-    """All sources of evidence: answers what the supervisor asks about logs, processes and panes.
+    """All sources of evidence: answers the supervisor's questions about logs, processes and panes.
 
     It starts empty: sources report to the supervisor, so they are added after the supervisor was built on this set.
     """
@@ -244,7 +245,7 @@ class SourceSet:
         bookmarks: list[Bookmark] = []
         for source in self.logs:
             room = BOOKMARKS_AT_ONCE_MAX - len(bookmarks)
-            bookmarks += self.observe(source, _some_bookmarks, source, room) or ()
+            bookmarks += self.observe(source, lambda: list(islice(source.take_bookmarks(), room))) or ()  # noqa: B023
         return bookmarks
 
     def records(self) -> tuple[SourceRecord, ...]:
@@ -263,7 +264,3 @@ def _add_unlogged_calls(
 ) -> None:
     if unlogged:
         supervisor.on_events(session.subject, unlogged, live=False)
-
-
-def _some_bookmarks(eye: "LogFileSource | ContainerSource", room: int) -> list[Bookmark]:
-    return list(islice(eye.take_bookmarks(), room))

@@ -1,1 +1,1 @@
-"""When and how a session is brought back: plan, budget, limits, outage probe."""
+"""When and how a session is resumed: plan, budget, limits, outage probe."""

@@ -1,4 +1,4 @@
-"""Problem of a session: what was done about it, and the texts about it for agents and people. Pure.
+"""Problem of a session: the actions about it, and the texts about it for agents and people. Pure.
 
 A problem begins with a finding. It ends with the task: when a turn of it ends well, or when the person asks
 for something else or interrupts it. Budgets and steps belong to the task, so its second failure is recognised
@@ -39,14 +39,14 @@ CALLS_HAPPENED: Final = "A person looked: every call named above has happened. D
 
 
 class RevivalStage(StrEnum):
-    """How far a revival has come. `begun`: its budget is spent; whether anything was done is not known."""
+    """The progress of a resume. `begun`: its budget is spent; whether anything was done is unknown."""
 
     BEGUN = "begun"
     DONE = "done"
 
 
 class HealingCase(Struct, frozen=True, kw_only=True):
-    """What one session is in, since when, and what was done about it so far."""
+    """The problem of one session, since when, and what was done about it so far."""
 
     session_id: SessionId
     # Its budget's name: the session and when the task began.
@@ -59,46 +59,46 @@ class HealingCase(Struct, frozen=True, kw_only=True):
     incident: str = ""
     # Its finding's own words.
     summary: str = ""
-    # In the words of the log of critical events, as it was before anything was done about it.
+    # The reason in the log of critical events, from before any action.
     reason: str = ""
     steered_at: float | None = None
-    # Forgotten once it was seen well: from then on a failure is a new one.
+    # Cleared once it was seen well: a later failure is a new one.
     revived_at: float | None = None
     revival_began_at: float | None = None
     revival_seen: bool = False
     # The last one that was begun for it.
     revival_id: str | None = None
-    # When Wakeful last did something to it: a turn cut short before that was cut short by Wakeful.
+    # When Wakeful last acted on it: a turn interrupted before that was interrupted by Wakeful.
     acted_at: float | None = None
     # The conversation that was begun in its place.
     heir: SessionId | None = None
     revivals: int = 0
     approved: bool = False
-    # A person looked: what was cut off has happened.
+    # A person checked: the interrupted calls have happened.
     happened: bool = False
     held: bool = False
-    # What a person was asked about it, by its number.
+    # The number of its checkpoint.
     checkpoint: int | None = None
     given_up: bool = False
-    # What was tried last could not be done; it is tried again, and people know.
+    # The last attempt was declined; it is retried, and was reported.
     declined: bool = False
     continued_after_limit: bool = False
     issue_url: str | None = None
     filed_at: float | None = None
     did: str = ""
-    # The finding is gone, and nothing shows yet that the work goes on.
+    # The finding is gone, and no evidence shows yet that the task goes on.
     unclear_since: float | None = None
-    # The finding is gone; the work may still run.
+    # The finding is gone; the task may still run.
     calm_since: float | None = None
     # Its line in the log of critical events is written.
     logged: bool = False
     told: bool = False
-    # Until then people are not told of its revival: they hear of it together with what came of it.
+    # Until then the alert about its resume waits, so that it can report the outcome as well.
     outcome_due_at: float | None = None
 
     @property
     def is_budget_spent(self) -> bool:
-        """Its work has had its revival: only the end of that work gives it another one."""
+        """Whether its task has had its resume; only another task has a new one."""
         return self.revivals > 0 or self.given_up
 
     def history(self, now: float) -> CaseHistory:
@@ -114,13 +114,13 @@ class HealingCase(Struct, frozen=True, kw_only=True):
         )
 
     def outcome_in_seconds(self, now: float) -> float:
-        """How long people wait for what comes of its revival. A clock that was set back makes no wait longer."""
+        """Seconds until the alert about its resume is due. A clock that was set back makes no wait longer."""
         seconds = 0.0 if self.outcome_due_at is None else self.outcome_due_at - now
         return seconds if 0.0 < seconds <= OUTCOME_SECONDS_MAX else 0.0
 
 
 class Revival(Struct, frozen=True):
-    """One revival, written down in the same breath as its budget is spent."""
+    """One resume, stored in the same transaction that spends its budget."""
 
     id: str
     session_id: SessionId
@@ -136,7 +136,7 @@ class Revival(Struct, frozen=True):
 
 
 class WorkStatus(StrEnum):
-    """How far the task is while no finding speaks of it."""
+    """The status of a task without a finding."""
 
     ENDED = "ended"
     CUT_SHORT = "cut short by a person"
@@ -147,13 +147,15 @@ class WorkStatus(StrEnum):
 
 
 def work_status(case: HealingCase, activity: Activity, verdict: Verdict) -> WorkStatus:
-    """What became of the work. An agent that is merely not in a turn may have been ended in the middle of it."""
+    """The status of the task. An agent that is not in a turn may have ended in the middle of it."""
     if is_asked_anew(case, activity):
         return WorkStatus.REPLACED
     is_settled = activity.phase is TurnPhase.SETTLING and verdict.state is not State.PROMPTING
     if activity.phase is TurnPhase.ENDED or is_settled:
         return WorkStatus.ENDED
-    if activity.phase is TurnPhase.INTERRUPTED and _is_cut_by_person(case, activity):
+    since, acted_at = activity.phase_since, case.acted_at
+    is_later = since is not None and acted_at is not None and since.wall > acted_at
+    if activity.phase is TurnPhase.INTERRUPTED and is_later:
         return WorkStatus.CUT_SHORT
     if not case.is_budget_spent and not case.declined:
         return WorkStatus.RUNNING if activity.in_turn else WorkStatus.ENDED
@@ -163,34 +165,29 @@ def work_status(case: HealingCase, activity: Activity, verdict: Verdict) -> Work
 
 
 def is_asked_anew(case: HealingCase, activity: Activity) -> bool:
-    """Whether a person has asked for something since: that is other work, with a budget of its own."""
+    """Whether a person sent a prompt since: that is another task, with a budget of its own."""
     return activity.person_at is not None and activity.person_at.wall > case.opened_at
 
 
 def is_answered(activity: Activity) -> bool:
-    """The model has said something in this turn, or ended it."""
+    """Whether the model has replied in this turn, or ended it."""
     return activity.phase in ANSWERED or (activity.in_turn and activity.turn_calls > 0)
 
 
-def _is_cut_by_person(case: HealingCase, activity: Activity) -> bool:
-    since, acted_at = activity.phase_since, case.acted_at
-    return since is not None and acted_at is not None and since.wall > acted_at
-
-
 def is_lost(case: HealingCase, activity: Activity, verdict: Verdict | None) -> bool:
-    """Whether its agent was ended in the middle of its work and no finding says so."""
+    """Whether its agent ended in the middle of its task without a finding."""
     return verdict is not None and work_status(case, activity, verdict) is WorkStatus.LOST
 
 
 def reason_text(case: HealingCase, verdict: Verdict | None) -> str:
-    """The finding's own words, else its code."""
+    """The finding's summary, else its code."""
     findings = verdict.findings if verdict is not None else ()
     found = next((each for each in findings if each.code is case.code), None)
     return found.summary if found is not None else str(case.code)
 
 
 def inherit_case(case: HealingCase, heir: SessionId) -> HealingCase:
-    """The same work in the conversation that took its place: what was spent on it stays spent."""
+    """The same task in the conversation that replaced it: its budget stays spent."""
     return HealingCase(
         session_id=heir,
         work=case.work,
@@ -209,7 +206,7 @@ def inherit_case(case: HealingCase, heir: SessionId) -> HealingCase:
 
 
 def completed_remote_calls(events: Iterable[Event]) -> list[str]:
-    """The calls that came back and changed something elsewhere, oldest first, in words an agent may read."""
+    """The finished calls that changed something elsewhere, oldest first, as text for an agent."""
     started: dict[str, CallStarted] = {}
     done: list[str] = []
     for event in events:
@@ -224,7 +221,7 @@ def completed_remote_calls(events: Iterable[Event]) -> list[str]:
 
 
 def revival_context(reason: str, issue_url: str | None, remote: list[str], *, happened: bool = False) -> str:
-    """What a revived agent must know beside what was interrupted. One line."""
+    """The context of a resume, beside the interrupted calls. One line."""
     parts = [CALLS_HAPPENED] if happened else []
     parts.append(f"Why: {reason}.")
     if remote:
@@ -235,7 +232,7 @@ def revival_context(reason: str, issue_url: str | None, remote: list[str], *, ha
 
 
 def steering_prompt(code: FindingCode | None) -> str:
-    """A word to an agent that goes in circles or whose turn failed. It answers no question on a screen."""
+    """A prompt for an agent that loops or whose turn failed. It answers no question on a screen."""
     return _CONTINUE_PROMPT if code is None else _STEERING_PROMPTS.get(code, _CONTINUE_PROMPT)
 
 
@@ -258,7 +255,7 @@ _STEERING_PROMPTS: Final = {
     FindingCode.USAGE_LIMITED: "Wakeful: the usage limit is lifted. Look at what is done already, then go on.",
 }
 
-# What came of a revival that was seen at work.
+# The outcome of a resume that was seen at work.
 WORKS_AGAIN: Final = "it works again"
 
 
@@ -270,7 +267,6 @@ def case_alert_text(
     mode: str,
     paused_by: str | None = None,
 ) -> str:
-    """The alert about a problem of one session."""
     return alerts.problem_text(
         record,
         _finding(case, record),
@@ -283,7 +279,7 @@ def case_alert_text(
 
 
 def member_status_of(case: HealingCase, step: HealingStep) -> MemberStatus:
-    """What a step about it amounts to, for its incident."""
+    """Its status in the incident after a step."""
     if step is HealingStep.HOLD:
         return MemberStatus.HELD
     if case.given_up:
@@ -292,12 +288,12 @@ def member_status_of(case: HealingCase, step: HealingStep) -> MemberStatus:
 
 
 def action_text(case: HealingCase, decision: HealingDecision) -> str:
-    """What was done about it and what came of it, or why nothing was."""
+    """The action with its outcome, or why there was none."""
     return case.did or f"nothing ({decision.reason})"
 
 
 def _finding(case: HealingCase, record: SessionRecord) -> FindingRecord | None:
-    """What was found; its record may have forgotten it since, because it was healed."""
+    """The finding; after a recovery the record no longer has it."""
     found = next((each for each in record.findings if each.code is case.code), None)
     if found is not None or case.code is None:
         return found
@@ -306,7 +302,7 @@ def _finding(case: HealingCase, record: SessionRecord) -> FindingRecord | None:
 
 
 def _command(case: HealingCase, record: SessionRecord, step: HealingStep) -> str | None:
-    """The one that helps; None: the one that explains, hands it over, or goes to the agent that hosts it."""
+    """The command that helps; None for the default one: explain, adopt, or attach to its agent."""
     if step is HealingStep.HOLD and case.checkpoint is not None:
         return f"wakeful checkpoint show {case.checkpoint}"
     is_hosted = record.agent is not None
@@ -314,7 +310,7 @@ def _command(case: HealingCase, record: SessionRecord, step: HealingStep) -> str
 
 
 def _outlook(case: HealingCase, record: SessionRecord, decision: HealingDecision) -> str:
-    """What happens to it if no person acts."""
+    """What happens if no person acts."""
     step = decision.step
     if step is HealingStep.HOLD:
         return "it waits until somebody decides"

@@ -20,7 +20,7 @@ GONE: Final = "its process is gone"
 UNSEEN: Final = "nobody knows whether it still runs"
 STALE: Final = "nothing was heard of it any more"
 OPENED_AGAIN: Final = "it was opened again, and nothing has run in it since"
-# What says nothing about a turn: that the turn before it ended well says nothing about it either.
+# These codes are not about a turn, so a turn that ended well does not end them.
 _CODES_OUTSIDE_TURNS: Final = frozenset(
     {None, FindingCode.RUNTIME_LOST, FindingCode.READER_DRIFT, FindingCode.TWIN_PROCESSES}
 )

@@ -29,7 +29,7 @@ from wakeful.storage.base import Note, Store
 from wakeful.storage.note_decoding import decode_note_values
 
 KIND: Final = "trouble"
-# What is said of a session without a finding: whether it was idle when it went.
+# The summary of a session without a finding, by whether it was idle when it ended.
 LOST_TEXTS: Final = {
     True: "idle, and gone with what hosted it",
     False: "ended again before its work was done",
@@ -38,8 +38,6 @@ _decode: Final = json_decoder(HealingCase)
 
 
 class CaseNotifier(Protocol):
-    """Everything people and programs hear of a problem."""
-
     async def log_event(
         self, kind: CriticalEventKind, action: ActionTaken, case: HealingCase, session: TrackedSession
     ) -> None:
@@ -67,7 +65,7 @@ class CaseCheckpoints(Protocol):
         """A person stopped the session it asks about: there is nothing left to decide."""
 
     async def mark_done(self, number: int) -> None:
-        """What was decided is done, or its memory is kept."""
+        """The decision is carried out, or stored."""
 
 
 class HealingCases:
@@ -105,7 +103,7 @@ class HealingCases:
         return list(self._cases)
 
     async def load(self) -> None:
-        """Take up what an earlier daemon left, with its incidents."""
+        """Load the cases of an earlier daemon, with their incidents."""
         await self._incidents.load()
         found = decode_note_values(await self._store.notes(KIND), _decode)
         self._cases = {each.session_id: each for each in found}
@@ -120,7 +118,7 @@ class HealingCases:
         now = self._clock.now().wall
         again = replace(known, code=code, code_since=now, calm_since=None, unclear_since=None)
         if known.is_budget_spent and known.calm_since is None:
-            # The same failure in another shape: people know of it, and hear what comes of it.
+            # The same failure in another form: it was reported, and its outcome will be.
             return await self.save(again)
         return await self.save(replace(again, logged=False, told=False))
 
@@ -179,7 +177,7 @@ class HealingCases:
         return await self.save(replace(held, outcome_due_at=None))
 
     async def release(self, held: HealingCase, loose: HealingCase, by: str) -> HealingCase:
-        """What was held goes on, and its checkpoint names the person; else it is only saved."""
+        """Release a held case, with the person's name in its checkpoint; another case is only saved."""
         asked = held.checkpoint if held.held else None
         if asked is not None:
             await self._checkpoints.record_continue(asked, by)
@@ -192,14 +190,13 @@ class HealingCases:
         return await self.save(await self._issues.file(session, case))
 
     async def record_action(self, case: HealingCase, decision: HealingDecision) -> None:
-        """Note in its incident what was done about it."""
         await self._issues.record_action(case, decision)
 
     async def join_incident(self, session: TrackedSession, case: HealingCase, did: str = "") -> HealingCase:
-        """Filed under its cause, as far as that is known by now. `did` is what to say as long as nothing was done."""
+        """Join the incident of its cause, as far as known. `did` is the incident's text until something is done."""
         origin, known = self._situations.origin(session, case.code), self._incidents.of(case.session_id)
         if known is not None and {known.cause, origin.cause} == {Cause.SESSION, Cause.MANY_DEATHS}:
-            # How many others ended is known a moment later; what was told once is not told again for that.
+            # The number of other deaths is known a moment later; that alone is no reason for a second alert.
             origin = Origin(known.cause, known.scope)
         summary = summary_text(session) or LOST_TEXTS[case.code is None]
         name = display_name(session.record) if session.record is not None else ""
@@ -234,9 +231,9 @@ class HealingCases:
         action: ActionTaken,
         kind: CriticalEventKind = CriticalEventKind.SESSION_UNHEALTHY,
     ) -> float | None:
-        """One line in the log for each problem and each turn it takes; one alert, which says what came of a resume.
+        """One line in the log for each problem and each change of it; one alert, with the outcome of a resume.
 
-        Seconds: the alert has to wait, so look at it again after these.
+        Seconds: the alert has to wait; check again after these.
         """
         assert session.record is not None, "judged before it is treated"
         muted_seconds, later_seconds = None, 0.0
@@ -245,7 +242,7 @@ class HealingCases:
             later_seconds = case.outcome_in_seconds(self._clock.now().wall)
         if not later_seconds and incident is not None and not case.told:
             muted_seconds = await self._notifier.notify(incident, case, session.record, decision)
-        # After people are told: an issue tracker may take its time.
+        # After the alert: an issue tracker may take long.
         if not case.logged:
             if action is not ActionTaken.REVIVAL_ATTEMPTED:
                 case = await self._issues.file(session, case)
@@ -258,9 +255,9 @@ class HealingCases:
     async def report_outcome(
         self, session: TrackedSession, case: HealingCase, did: str = ""
     ) -> tuple[HealingCase, float | None]:
-        """Report a resume now: `did` is what came of it; without it, nothing was seen of it for long.
+        """Report a resume now: `did` is its outcome; without it, nothing was seen of the session for long.
 
-        The case, and in how many seconds to look again, if its alert has to wait.
+        Returns the case, and the seconds until the next check if its alert has to wait.
         """
         if case.outcome_due_at is None:
             return case, None
@@ -306,6 +303,5 @@ def reason_for(session: TrackedSession, code: FindingCode | None, now: Instant) 
 
 
 def summary_text(session: TrackedSession) -> str:
-    """Its first finding's own words."""
     findings = session.verdict.findings if session.verdict is not None else ()
     return findings[0].summary if findings else ""

@@ -28,7 +28,7 @@ from wakeful.judging.findings import WaitKind
 from wakeful.sessions.registry import SessionRegistry
 from wakeful.sessions.session import TrackedSession
 
-# A host that goes down ends agents first and us within a minute: what ended then was taken along.
+# A host that shuts down ends agents first and Wakeful within a minute.
 CONFIRM_SECONDS: Final = 90.0
 
 
@@ -58,7 +58,6 @@ class UserCloseDetector:
         self._wakeup = asyncio.Event()
 
     def on_judged(self, session_id: SessionId) -> None:
-        """This session was judged again."""
         managed, known = self._managed_sessions.find(session_id), self._ended_sessions.get(session_id)
         if managed is None or not self._has_ended(managed):
             self._ended_sessions.pop(session_id, None)

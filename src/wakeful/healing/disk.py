@@ -115,7 +115,7 @@ class DiskWatch:
             log.warning("no issue about the disk is kept yet: %s", error)
 
     async def _problem(self) -> str | None:
-        """What is wrong, in words; None while all is well."""
+        """The problem as text; None without one."""
         refused = self._store_problem()
         if refused is not None:
             return refused
@@ -127,7 +127,6 @@ class DiskWatch:
 
 
 def disk_alert(incident: Incident, words: str, folder: str) -> AlertBody:
-    """That there is no room."""
     return AlertBody(
         what=cause_text(incident),
         where=words,

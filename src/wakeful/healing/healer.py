@@ -1,6 +1,6 @@
 """The healer: asks the plan about sessions with problems, has each step carried out, and watches for their end.
 
-What is known and reported of a problem is in `cases.py`. Changes and deadlines wake the healer (`schedule.py`),
+`cases.py` stores and reports a problem. Changes and deadlines wake the healer (`schedule.py`),
 so healthy sessions cost nothing. Everything it must remember is stored before it acts.
 """
 
@@ -62,17 +62,11 @@ STOPPED_TEXT: Final = "{why}: `wakeful session resume {id}` continues it"
 log = logging.getLogger("wakeful.healing")
 
 
-class ApprovalRequired(WorldError):
+class ApprovalRequired(WorldError, code="held-for-person", http_status=409, exit_code=1):
     """{shown} was cut off inside {calls}, which may have happened. Look what is there (wakeful checkpoint list), then: wakeful session revive {shown} --yes"""
-
-    code = "held-for-person"
-    exit_code = 1
-    http_status = 409
 
 
 class Healer:
-    """Treats sessions with problems, one task each."""
-
     def __init__(
         self,
         *,
@@ -95,14 +89,13 @@ class Healer:
 
     @property
     def outcome_counts(self) -> Counter[tuple[HealingStep, ActionOutcome]]:
-        """What was done to sessions since the start, and what came of it."""
+        """The number of actions on sessions since the start, by step and outcome."""
         return self._reviver.outcome_counts
 
     def case_of(self, session_id: SessionId) -> HealingCase | None:
         return self._cases.get(session_id)
 
     def on_judged(self, session_id: SessionId) -> None:
-        """This session was judged again, or is gone."""
         session = self._registry.sessions.get(session_id)
         if session is None and session_id in self._cases:
             self._scheduler.schedule(session_id)
@@ -120,7 +113,7 @@ class Healer:
         """Go on where an earlier daemon stopped: its cases, the resumes it had begun, and sessions it did not treat."""
         await self._cases.load()
         for revival in await self._reviver.stored_revivals():
-            # By tasks of their own: doors open meanwhile.
+            # In tasks of their own: the listeners open meanwhile.
             self._scheduler.occupy(revival.session_id, asyncio.create_task(self._finish_revival(revival)))
         for session_id in list(self._registry.sessions):
             self.on_judged(session_id)
@@ -152,10 +145,10 @@ class Healer:
     async def revive(
         self, text: str, *, approved: bool, by: str = "somebody", happened: bool = False
     ) -> ActionRecord:
-        """A person wants it brought back now, which answers its checkpoint. Raises NotManaged, ApprovalRequired, HealerObserves.
+        """Resume a session on a person's order, which answers its checkpoint. Raises NotManaged, ApprovalRequired, HealerObserves.
 
-        A person's word starts a new count: what was given up or spent belongs to what went before. `happened`: the
-        person looked, and what was cut off has happened; the agent is told so.
+        A person's order starts a new count: earlier budgets do not apply. `happened`: the
+        person checked that the interrupted calls have happened; the agent's brief says so.
         """
         session = self._registry.find(text)
         session_id = session.subject.id
@@ -164,25 +157,21 @@ class Healer:
         if calls and not approved:
             raise ApprovalRequired(shown=session_id, calls="; ".join(calls))
         if self._rules().mode == "observe":
-            # Before anything is released: what is not allowed answers no checkpoint.
+            # Before anything is released: an order that is not allowed answers no checkpoint.
             raise HealerObserves
-        await self._scheduler.wait_idle(session_id)
-        treated = asyncio.ensure_future(self._treat_for_person(session, by, happened=happened))
-        self._scheduler.occupy(session_id, treated)
-        return await asyncio.shield(treated)
+        return await self._scheduler.run_alone(
+            session_id, self._treat_for_person(session, by, happened=happened)
+        )
 
     async def propose(self, text: str) -> ActionRecord:
-        """A program wants it brought back now: the plan decides, as about all that Wakeful does by itself.
+        """Resume a session on a program's request: the plan decides, as about all automatic actions.
 
         No person asked, so a pause, the budget and the limiter hold. Raises SessionNotFound, NotManaged.
         """
         session = self._registry.find(text)
         session_id = session.subject.id
         self._situations.require_managed(session_id)
-        await self._scheduler.wait_idle(session_id)
-        treated = asyncio.ensure_future(self._treat_confirmed(session))
-        self._scheduler.occupy(session_id, treated)
-        return await asyncio.shield(treated)
+        return await self._scheduler.run_alone(session_id, self._treat_confirmed(session))
 
     async def end_runaway(self, text: str) -> ActionRecord:
         """The chat gateway saw that its process takes too much of the host: the plan decides whether it is ended.
@@ -191,11 +180,9 @@ class Healer:
         reaches others, a spent budget, a person's stop. Raises SessionNotFound, NotManaged.
         """
         session = self._registry.find(text)
-        self._situations.require_managed(session.subject.id)
-        await self._scheduler.wait_idle(session.subject.id)
-        ended = asyncio.ensure_future(self._end_runaway(session))
-        self._scheduler.occupy(session.subject.id, ended)
-        return await asyncio.shield(ended)
+        session_id = session.subject.id
+        self._situations.require_managed(session_id)
+        return await self._scheduler.run_alone(session_id, self._end_runaway(session))
 
     async def _end_runaway(self, session: TrackedSession) -> ActionRecord:
         session_id, now = session.subject.id, self._clock.now()
@@ -227,7 +214,6 @@ class Healer:
         return self._action_record(session, decision)
 
     async def give_up(self, session_id: SessionId, by: str) -> None:
-        """A person wants nothing more done about it."""
         await self._scheduler.wait_idle(session_id)
         await self._cases.give_up(session_id, by)
 
@@ -235,7 +221,7 @@ class Healer:
         session_id = session.subject.id
         known = self._cases.get(session_id)
         if known is None and session.record is not None and self._has_problem(session):
-            # A yes may come before the healer has looked at all.
+            # An approval may come before the healer has checked the session at all.
             known = await self._cases.open(session, self._code_of(session))
         if known is not None:
             work = f"{session_id}@{self._clock.now().wall:.3f}"
@@ -245,7 +231,7 @@ class Healer:
         return self._action_record(session, await self._treat_one(session_id, asked=True))
 
     def _action_record(self, session: TrackedSession, decision: HealingDecision | None) -> ActionRecord:
-        """What came of a treatment, for the caller that asked for it."""
+        """The result of a treatment, for the caller that requested it."""
         session_id = session.subject.id
         case = self._cases.get(session_id)
         if decision is None or case is None:
@@ -273,7 +259,7 @@ class Healer:
         await self._scheduler.run(self._treat_one)
 
     async def _treat_one(self, session_id: SessionId, *, asked: bool = False) -> HealingDecision | None:
-        """What was decided; None if nothing is wrong."""
+        """The decision; None if nothing is wrong."""
         if session_id in self._situations.restoring_sessions:
             self._scheduler.schedule(session_id, RETRY_SECONDS)
             return None
@@ -283,7 +269,10 @@ class Healer:
         if not self._has_problem(session):
             await self._check_recovery(session)
             return None
-        await self._close_if_asked_anew(session)
+        known = self._cases.get(session_id)
+        if known is not None and is_asked_anew(known, session.activity):
+            # A person asked for something else: the budget of the task before does not count.
+            await self._cases.close(await self._cases.release(known, known, CONTINUED_BY))
         code = self._code_of(session)
         case = await self._cases.open(session, code)
         if not case.told:
@@ -297,7 +286,7 @@ class Healer:
             case = await self._cases.join_incident(session, case)
             await self._carry_out(session, case, decision, asked=asked)
         elif decision.again_seconds is not None and self._situations.is_shared(session, code):
-            # The alert about the cause covers this one too; what passes leaves again.
+            # The alert about the cause covers this session too; if its problem passes, it leaves again.
             await self._cases.join_incident(session, case, RESUMES_SOON)
         if self._situations.is_cause_over(session, code, now):
             await self._cases.leave_incident(session_id)
@@ -306,7 +295,7 @@ class Healer:
         return decision
 
     def _decide(self, session: TrackedSession, case: HealingCase, *, asked: bool) -> HealingDecision:
-        """What the plan says. Pause, brake and probe stop what Wakeful does by itself, not what a person asks for."""
+        """The plan's decision. Pause, breaker and probe stop automatic actions, not those that a person asks for."""
         now, rules = self._clock.now(), self._rules()
         situation, history = self._situations.build(session, case, now), case.history(now.wall)
         if asked:
@@ -316,20 +305,17 @@ class Healer:
         return (self._wait_for_probe(session, case.code) if decision.spends else None) or decision
 
     async def _judged_session(self, session_id: SessionId) -> TrackedSession | None:
-        """The session, if it is there and was judged; the healer is told again once it is."""
-        session = self._find_session(session_id)
+        """The session, if it exists and was judged; `on_judged` follows when it is."""
+        if session_id in self._registry.old_logs and session_id in self._cases:
+            # Lists fold it for its age, but its problem is still known.
+            self._registry.unfold(session_id, True)
+        session = self._registry.sessions.get(session_id)
         if session is None:
             await self._cases.dismiss(session_id, SESSION_GONE)
         return session if session is not None and session.verdict and session.record else None
 
-    def _find_session(self, session_id: SessionId) -> TrackedSession | None:
-        """None: its log is gone. One that lists fold for its age is there, and its problem is still known."""
-        if session_id in self._registry.old_logs and session_id in self._cases:
-            self._registry.unfold(session_id, True)
-        return self._registry.sessions.get(session_id)
-
     def _wait_for_probe(self, session: TrackedSession, code: FindingCode | None) -> HealingDecision | None:
-        """In an outage one session goes first: another one's only revival would be wasted."""
+        """In an outage one session goes first: the only resume of another would be wasted."""
         wait_seconds = self._outage_probe.wait_seconds(
             session.subject.id, self._situations.origin(session, code)
         )
@@ -339,7 +325,7 @@ class Healer:
         return self._code_of(session) is not None or self._situations.loss_origin(session) is not None
 
     def _code_of(self, session: TrackedSession) -> FindingCode | None:
-        """What is wrong with it. An agent that ended after its revival, before its work did, is dead without a finding."""
+        """Its problem. An agent that ended after its resume and before its task is dead without a finding."""
         if session.verdict is not None and session.verdict.findings:
             return session.verdict.findings[0].code
         case = self._cases.get(session.subject.id)
@@ -347,12 +333,6 @@ class Healer:
             return None
         lost = is_lost(case, session.activity, session.verdict)
         return FindingCode.SESSION_DEAD if lost else None
-
-    async def _close_if_asked_anew(self, session: TrackedSession) -> None:
-        """A person asked for something else since: what was spent before does not count."""
-        case = self._cases.get(session.subject.id)
-        if case is not None and is_asked_anew(case, session.activity):
-            await self._cases.close(await self._cases.release(case, case, CONTINUED_BY))
 
     async def _carry_out(
         self, session: TrackedSession, case: HealingCase, decision: HealingDecision, *, asked: bool
@@ -401,9 +381,9 @@ class Healer:
         *,
         asked: bool,
     ) -> None:
-        """What was done here, or could not be: said once."""
+        """Report the action or its failure, once."""
         await self._cases.record_action(case, decision)
-        # It may have been reported before, when nothing could be done yet; a person who asked for it now knows of it.
+        # It may have been reported before any action was possible; a person who asks for it knows of it.
         news = replace(case, logged=False, told=asked and before.told)
         if asked:
             # A person waits for the answer.
@@ -420,7 +400,7 @@ class Healer:
             await self._on_replaced(case, case.heir)
 
     async def _on_replaced(self, case: HealingCase, heir: SessionId) -> None:
-        """Another conversation took its place and was not seen at work yet: this one is over and did not recover."""
+        """Another conversation replaced it and was not seen at work yet: this one ended without a recovery."""
         await self._cases.leave_incident(case.session_id, stop_reason(heir))
         await self._cases.close(case)
 
@@ -451,7 +431,7 @@ class Healer:
         return reported
 
     async def _check_recovery(self, session: TrackedSession) -> None:
-        """Its finding is gone. The problem is over when its turn has ended well."""
+        """The finding of a session is gone. The problem ends when the turn has ended well."""
         case = self._cases.get(session.subject.id)
         if case is None:
             return
@@ -470,15 +450,17 @@ class Healer:
             unclear = replace(case, unclear_since=unclear_since, revived_at=None)
             await self._report_outcome(session, await self._cases.save(unclear))
             return
-        if case.calm_since is None and self._awaits_answer(session):
-            return
         if case.calm_since is None:
+            in_outage = self._cases.is_in_outage(session.subject.id)
+            if in_outage and session.activity.in_turn and not is_answered(session.activity):
+                # In an outage a turn that has begun proves nothing yet.
+                return
             if not await self._is_recovered(session, case):
                 return
             case = await self._report_outcome(session, case, WORKS_AGAIN)
             await self._cases.report_recovery(session, case)
             await self._cases.leave_incident(case.session_id)
-            # A yes was for the calls that were cut off then.
+            # An approval was for the interrupted calls of that time.
             now = self._clock.now().wall
             calm = replace(case, calm_since=now, revived_at=None, approved=False, happened=False)
             case = await self._cases.release(case, calm, CONTINUED_BY)
@@ -486,8 +468,7 @@ class Healer:
             await self._cases.close(case)
 
     async def _is_recovered(self, session: TrackedSession, case: HealingCase) -> bool:
-        """Whether it is well again. One that merely left is out of its incident, which says how; what waits for a
-        person's decision goes on waiting."""
+        """Whether it recovered. One that only ended leaves its incident with the reason; a held one stays held."""
         assert session.verdict is not None, "judged before it is treated"
         now = self._clock.now()
         ending = ending_of(case, session.verdict, session.activity, session.presence, now)
@@ -499,17 +480,11 @@ class Healer:
             case = await self._report_outcome(session, case, ending.words)
             await self._cases.leave_incident(case.session_id, ending.words)
             if session.activity.in_turn:
-                # What comes back after it was said to be closed is said again.
+                # If the problem comes back after this report, it is reported again.
                 await self._cases.save(replace(case, told=False))
             else:
                 await self._cases.close(case)
         return False
-
-    def _awaits_answer(self, session: TrackedSession) -> bool:
-        """In an outage a turn that has begun proves nothing yet."""
-        activity = session.activity
-        in_outage = self._cases.is_in_outage(session.subject.id)
-        return in_outage and activity.in_turn and not is_answered(activity)
 
 
 def _declined_end(session_id: SessionId, reason: str) -> ActionRecord:

@@ -1,4 +1,4 @@
-"""Files issues about problems of sessions: one for each incident, and what was done is recorded in it.
+"""Files issues about problems of sessions: one for each incident, which also records the actions.
 
 A session that joins an incident later gets the incident's issue. How an issue is filed is defined elsewhere.
 """
@@ -36,8 +36,6 @@ log = logging.getLogger("wakeful.healing")
 
 
 class EventHistory(Protocol):
-    """What a session's log said."""
-
     def read_last_events(self, session_id: SessionId, limit: int) -> list[Event]:
         """Its newest events, oldest first."""
 
@@ -70,7 +68,7 @@ class CaseIssues:
             return filed
 
     async def record_action(self, case: HealingCase, decision: HealingDecision) -> Incident | None:
-        """Its incident with what was done about it, or why nothing is, as of now; None if it is in none."""
+        """Its incident with the action, or why there is none; None if it is in no incident."""
         incident = self._incidents.of(case.session_id)
         if incident is None:
             return None

@@ -27,8 +27,6 @@ from wakeful.sessions.session import TrackedSession
 
 
 class HealingNotifier:
-    """Implements the healer's CaseNotifier."""
-
     def __init__(
         self,
         *,
@@ -64,7 +62,7 @@ class HealingNotifier:
     ) -> float | None:
         asked = case.code is not None and MEANINGS[case.code, record.state].notice is Notice.NEEDS_YOU
         if asked and incident.cause is Cause.SESSION:
-            # Told as a question, with its own delay.
+            # Alerted as a question, with its own delay.
             return None
         codes = {str(incident.cause), *((str(case.code),) if case.code is not None else ())}
         if self._mute_pause.is_muted(record, codes, self._clock.now().wall):
@@ -72,7 +70,11 @@ class HealingNotifier:
         if incident.cause is not Cause.SESSION:
             await self._notifier.raise_incident(incident)
             return None
-        kind, key = _alert_key(incident, case, decision.step)
+        if decision.step is HealingStep.HOLD:
+            kind, key = AlertKind.NEEDS_YOU, checkpoint_key(incident)
+        else:
+            # A given-up case needs a person too, but does not wait for one.
+            kind, key = AlertKind.TROUBLE, given_up_key(incident) if case.given_up else incident.id
         paused = self._mute_pause.current_pause
         paused_by = paused.by if paused is not None else None
         text = case_alert_text(case, record, decision, mode=self._mode, paused_by=paused_by)
@@ -92,10 +94,3 @@ def _details(case: HealingCase, session: TrackedSession) -> Mapping[str, Any]:
         "did": case.did,
         "incident": case.incident,
     }
-
-
-def _alert_key(incident: Incident, case: HealingCase, step: HealingStep) -> tuple[AlertKind, str]:
-    """What waits for a decision needs a person; so does what is given up, but nothing waits for it."""
-    if step is HealingStep.HOLD:
-        return AlertKind.NEEDS_YOU, checkpoint_key(incident)
-    return AlertKind.TROUBLE, given_up_key(incident) if case.given_up else incident.id

@@ -24,7 +24,7 @@ BUDGET_SECONDS: Final = 7 * 86_400.0
 LIMIT_GRACE_SECONDS: Final = 60.0
 # A revived session shows itself within this time; sixteen clients starting at once took 45 s.
 REVIVED_SECONDS: Final = 120.0
-# What came of a revival is known by then: silence is a finding after ten minutes. People hear of both in one message.
+# The outcome of a resume is known by then: silence is a finding after ten minutes. One message reports both.
 OUTCOME_SECONDS_MAX: Final = 900.0
 # An agent of the hub that cannot be seen, or starts, is asked about again after this.
 AGENT_SECONDS: Final = 2.0
@@ -33,12 +33,8 @@ PROGRESS_SECONDS: Final = 600.0
 BREAKER_OPEN: Final = "too many revivals failed lately: none is tried for a while"
 
 
-class HealerObserves(WorldError):
+class HealerObserves(WorldError, code="healer-observes", http_status=409, exit_code=1):
     """The mode is observe: Wakeful acts on nothing. What you decided is kept and done once daemon.mode is mine, after a start."""
-
-    code = "healer-observes"
-    exit_code = 1
-    http_status = 409
 
 
 class HealingStep(StrEnum):
@@ -64,7 +60,7 @@ class AgentRecovery(StrEnum):
     """What its agent of the hub is declared, and able, to have done about a session that ended with it."""
 
     NOTIFY = "tell"
-    # It may be brought back, but not now: it cannot be seen, or it is being started.
+    # It may be resumed, but not now: its state is unknown, or it is starting.
     WAIT = "wait"
     REVIVE = "revive"
 

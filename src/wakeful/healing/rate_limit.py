@@ -70,7 +70,7 @@ CHECK_SECONDS: Final = 15.0
 
 
 class ProbeState(Struct):
-    """What is known of one outage. The probe may not have a reply yet."""
+    """The state of one outage. The probe may not have a reply yet."""
 
     probe_session: SessionId | None = None
     is_answered: bool = False
@@ -115,7 +115,6 @@ class OutageProbe:
             each.closed_until = self._clock.now().awake + BREAKER_SECONDS
 
     def on_resolved(self, origin: Origin) -> None:
-        """No session is in it any more."""
         self._probes.pop(origin.key, None)
 
     def _check_probe(self, road: ProbeState) -> None:

@@ -30,12 +30,8 @@ NEEDS_APPROVAL: Final = (
 )
 
 
-class NotLost(OperatorError):
+class NotLost(OperatorError, code="not-lost", http_status=409, exit_code=1):
     """{shown} is not brought back: {reason}."""
-
-    code = "not-lost"
-    exit_code = 1
-    http_status = 409
 
 
 class LostSession(Struct, frozen=True):
@@ -74,7 +70,7 @@ class Restorer:
         return sorted(found, key=lambda each: (each.name, each.session_id))
 
     async def resume(self, text: str) -> ActionRecord:
-        """One of them, in its turn. Raises NotLost, and what a resume raises."""
+        """Resume one of them, in its turn. Raises NotLost, and the errors of a resume."""
         session = self._registry.find(text)
         session_id = session.subject.id
         lost = next(self._find_lost(session), None)

@@ -7,7 +7,6 @@ there. It never acts twice.
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable
 from typing import Final
 from uuid import uuid4
 
@@ -45,10 +44,10 @@ from wakeful.sessions.session import TrackedSession
 from wakeful.storage.base import ActionOutcome, Note, Store
 from wakeful.storage.note_decoding import decode_note_values
 
-# An agent that was seen ready is found in its pane within this; a busy host needs many times what it takes.
+# A ready agent is found in its pane within this time, also on a busy host.
 AGENT_READY_SECONDS_MAX: Final = 30.0
 AGENT_POLL_SECONDS: Final = 0.1
-# Each attempt to tell it is written down.
+# Each attempt to deliver the brief is stored.
 AGENT_AGAIN_SECONDS: Final = 1.0
 _decode: Final = json_decoder(Revival)
 REVIVED_BY_OTHER_DAEMON: Final = "another daemon on this store brings it back"
@@ -57,8 +56,6 @@ log = logging.getLogger("wakeful.healing")
 
 
 class Reviver:
-    """Carries out what was planned, within the work's budget."""
-
     def __init__(
         self,
         *,
@@ -74,26 +71,21 @@ class Reviver:
         self._store = store
         self._budget = RevivalBudget(store)
         self._controller = controller
-        # For what a person asked: a pause does not stop this one.
+        # For a person's orders: a pause does not stop this one.
         self._person_controller = asked
         self._managed_sessions = managed_sessions
         self.limiter = limiter
         self._history = past
         self._agent_hosts: list[AgentHosts] = []
         self._outcomes: dict[SessionId, ActionOutcome] = {}
-        # What was done since the start, and what came of it.
+        # Actions since the start, by step and outcome.
         self.outcome_counts: Counter[tuple[HealingStep, ActionOutcome]] = Counter()
 
     def add_agents(self, hosts: AgentHosts) -> None:
-        """Start these hosts' agents to bring their sessions back."""
         self._agent_hosts.append(hosts)
 
-    def _resume_agent(self, session_id: SessionId) -> Awaitable[ActionRecord] | None:
-        starts = (each.resume_agent(session_id) for each in self._agent_hosts)
-        return next((start for start in starts if start is not None), None)
-
     def last_outcome(self, session_id: SessionId) -> ActionOutcome:
-        """How its last act ended, as far as this daemon did one."""
+        """The outcome of this daemon's last action on it."""
         return self._outcomes.get(session_id, ActionOutcome.UNVERIFIED)
 
     async def end_process(self, session_id: SessionId) -> ActionRecord:
@@ -103,9 +95,9 @@ class Reviver:
     async def revive(
         self, session: TrackedSession, case: HealingCase, decision: HealingDecision, *, asked: bool = False
     ) -> HealingCase | None:
-        """Do it, if its budget allows; the case with what was done. `asked`: a person wants it.
+        """Carry out a step within the budget; returns the case with the result. `asked`: a person wants it.
 
-        None: it passed while it waited for its turn, so a session that goes on now is not disturbed.
+        None: the problem passed while this waited for its turn; a session that goes on is not disturbed.
         """
         await self.limiter.acquire()
         if _has_passed(session, case):
@@ -121,7 +113,7 @@ class Reviver:
             epoch=managed.epoch if managed is not None else 0,
         )
         if decision.spends and not await self._budget.spend(revival.work, _note(revival)):
-            # Another daemon resumes it, or did, and reports it: what comes of that is seen, not repeated.
+            # Another daemon resumes it, or did, and reports it: the outcome is observed, not repeated.
             return replace(case, revivals=REVIVALS_MAX, revived_at=now, did=REVIVED_BY_OTHER_DAEMON)
         fault_point("heal.spent")
         return await self.carry_out(session, case, revival, spent=decision.spends, asked=asked)
@@ -135,13 +127,15 @@ class Reviver:
         spent: bool = True,
         asked: bool = False,
     ) -> HealingCase:
-        """The act of a revival that has begun, and its outcome."""
+        """Perform a resume that has begun, and store its outcome."""
         try:
             record = await self._perform(
                 self._person_controller if asked else self._controller, session, case, revival
             )
             outcome, words = record.outcome, record.words
-            revival = replace(revival, heir=self._replacement_of(case, record))
+            started = record.session_id
+            is_other = started != case.session_id and self._managed_sessions.find(started) is not None
+            revival = replace(revival, heir=started if is_other else None)
         except WakefulError as error:
             outcome, words = ActionOutcome.DECLINED, str(error)
         fault_point("heal.acted")
@@ -152,24 +146,15 @@ class Reviver:
         fault_point("heal.concluded")
         return self._with_result(case, revival, outcome, words, spent=spent)
 
-    def _replacement_of(self, case: HealingCase, record: ActionRecord) -> SessionId | None:
-        """The conversation that was begun in its place, if one was and is there."""
-        is_other = record.session_id != case.session_id
-        return (
-            record.session_id
-            if is_other and self._managed_sessions.find(record.session_id) is not None
-            else None
-        )
-
     async def stored_revivals(self) -> list[Revival]:
-        """Every revival that is remembered, oldest first: what a restart has to look at."""
+        """All stored resumes, oldest first, for a restart to check."""
         found = decode_note_values(await self._store.notes(REVIVAL_KIND), _decode)
         return sorted(found, key=lambda each: each.began_at)
 
     async def finish(self, session: TrackedSession, case: HealingCase, revival: Revival) -> HealingCase:
-        """Go on with a revival a crash cut off: nothing reached the session yet, or it is seen what did."""
+        """Continue a resume that a crash interrupted: perform it, or conclude from what was seen."""
         if revival.stage is RevivalStage.DONE and case.revival_id == revival.id:
-            # Kept before the restart: what became of it since is newer.
+            # Stored before the restart: the case has newer facts.
             return case
         if revival.stage is RevivalStage.DONE:
             return self._with_result(case, revival, ActionOutcome(revival.outcome), revival.words, spent=True)
@@ -177,7 +162,7 @@ class Reviver:
         last_at = session.activity.last_at
         heard_since = last_at is not None and last_at.wall >= revival.began_at
         follows = managed is not None and managed.epoch > revival.epoch and session.presence.living_processes
-        # A new conversation is known by its revival: a second start finds it.
+        # A new conversation is found by the id of its resume, so a second start is safe.
         if revival.step is HealingStep.FRESH or (not heard_since and not follows):
             await self.limiter.acquire()
             return await self.carry_out(session, case, revival)
@@ -188,7 +173,7 @@ class Reviver:
 
     async def _conclude(self, revival: Revival, outcome: ActionOutcome, words: str) -> None:
         if outcome is ActionOutcome.DECLINED:
-            # Nothing was done: what was not used is given back.
+            # Nothing was done: refund the budget.
             await self._budget.refund(revival.work, _note(revival))
         else:
             done = replace(revival, stage=RevivalStage.DONE, outcome=outcome.value, words=words)
@@ -207,7 +192,7 @@ class Reviver:
             limited = case.code is FindingCode.USAGE_LIMITED
             return replace(case, did=did, steered_at=now, continued_after_limit=limited)
         limited = case.continued_after_limit or case.code is FindingCode.USAGE_LIMITED
-        # Not counted twice where a restart looks at it again.
+        # A restart that checks it again does not count it twice.
         revivals = case.revivals + (1 if spent and case.revival_id != revival.id else 0)
         return replace(
             case,
@@ -218,7 +203,7 @@ class Reviver:
             revival_seen=outcome is ActionOutcome.CONFIRMED,
             revival_id=revival.id if spent else case.revival_id,
             heir=revival.heir,
-            # A conversation that was replaced is over: nothing more comes of it.
+            # A conversation that was replaced has no further outcome.
             outcome_due_at=now + OUTCOME_SECONDS_MAX
             if spent and revival.step is not HealingStep.FRESH
             else None,
@@ -230,8 +215,9 @@ class Reviver:
     ) -> ActionRecord:
         session_id = case.session_id
         if self._managed_sessions.find(session_id) is None:
-            if (starting := self._resume_agent(session_id)) is not None:
-                # Why is known before it runs again.
+            starts = (each.resume_agent(session_id) for each in self._agent_hosts)
+            if (starting := next((start for start in starts if start is not None), None)) is not None:
+                # The context is built before the agent runs again.
                 context = self._context(session, case)
                 return await self._brief_agent(controller, session, await starting, context)
             await controller.adopt(session_id)
@@ -248,7 +234,7 @@ class Reviver:
     async def _brief_agent(
         self, controller: SessionController, session: TrackedSession, started: ActionRecord, context: str
     ) -> ActionRecord:
-        """Tell a session what was cut off, once its agent of the hub is back and can be spoken to."""
+        """Send a session its brief, once its agent of the hub runs again and can be reached."""
         if started.outcome is not ActionOutcome.CONFIRMED:
             return started
         fault_point("heal.agent_started")
@@ -261,11 +247,11 @@ class Reviver:
             return started
         told = await controller.deliver(session_id, prompt)
         while told.outcome is ActionOutcome.DECLINED and self._clock.now().awake < until:
-            # Nothing was typed: a client that calls itself idle may have yet to show its input line.
+            # Nothing was typed: a client that reports idle may not show its input line yet.
             await self._clock.sleep(AGENT_AGAIN_SECONDS)
             told = await controller.deliver(session_id, prompt)
         if told.outcome is ActionOutcome.INEFFECTIVE:
-            # A client that has just come up may lose a paste. Enter was not pressed, and a draft would refuse it.
+            # A client that has just started may lose a paste. Enter was not pressed, and a draft would refuse it.
             told = await controller.deliver(session_id, prompt)
         outcome = told.outcome if told.outcome is ActionOutcome.CONFIRMED else ActionOutcome.UNVERIFIED
         return replace(started, outcome=outcome, words=f"{started.words}; its prompt: {told.words}")
@@ -276,7 +262,7 @@ class Reviver:
     async def _interrupt(
         self, controller: SessionController, session: TrackedSession, case: HealingCase
     ) -> ActionRecord:
-        """Cut its turn short and tell it why; where that does not help, replace its process."""
+        """Interrupt its turn and send it the reason; if that fails, replace its process."""
         record = await controller.interrupt(case.session_id)
         if record.outcome is not ActionOutcome.CONFIRMED:
             return await self._resume(controller, session, case)
@@ -285,15 +271,15 @@ class Reviver:
     async def _resume(
         self, controller: SessionController, session: TrackedSession, case: HealingCase
     ) -> ActionRecord:
-        """The old owner ends and is seen dead; then a new one goes on in the same conversation."""
+        """Stop the old process and see it dead; then a new one continues the conversation."""
         if session.presence.living_processes or session.presence.orphans:
-            # Tools that outlived their agent go with it: it will run them again.
+            # Tools that outlived their agent are stopped too: it will run them again.
             ended = await controller.stop(case.session_id, final=False)
             if ended.outcome is not ActionOutcome.CONFIRMED and session.presence.living_processes:
                 return ended
             still = controller.running_tools_text(case.session_id)
             if ended.outcome is not ActionOutcome.CONFIRMED and still:
-                # Tried again: once it has ended, its agent can run it again.
+                # Retried later: after the tool has ended, its agent can run it again.
                 return replace(ended, outcome=ActionOutcome.DECLINED, words=still)
             fault_point("heal.stopped")
         context = self._context(session, case)
@@ -338,7 +324,7 @@ def _note(revival: Revival) -> Note:
 
 
 def _has_passed(session: TrackedSession, case: HealingCase) -> bool:
-    """Whether its finding is gone: a person, another program or the session itself was quicker."""
+    """Whether its finding is gone: a person, another program or the session itself resolved it."""
     findings = session.verdict.findings if session.verdict is not None else ()
     if case.code is None or (not findings and is_lost(case, session.activity, session.verdict)):
         return bool(session.presence.living_processes)

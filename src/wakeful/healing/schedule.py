@@ -7,15 +7,15 @@ tried again; after unexpected errors, at growing intervals.
 import asyncio
 import heapq
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WakefulError
 from wakeful.core.ids import SessionId
 from wakeful.core.waiting import wait_for_event_or_deadline
 
-# What a store or a tool refused is tried again after this.
+# After a refusal by the store or a tool, the next attempt follows after this.
 RETRY_SECONDS: Final = 30.0
 # A bug that stays is met less and less often.
 RETRY_SECONDS_MAX: Final = 3600.0
@@ -23,6 +23,7 @@ RETRY_SECONDS_MAX: Final = 3600.0
 log = logging.getLogger("wakeful.healing")
 
 Treat = Callable[[SessionId], Awaitable[Any]]
+T = TypeVar("T")
 
 
 class TreatmentScheduler:
@@ -39,7 +40,6 @@ class TreatmentScheduler:
         self._failures: dict[SessionId, int] = {}
 
     def schedule(self, session_id: SessionId, in_seconds: float = 0.0) -> None:
-        """Have it treated at once, or later."""
         heapq.heappush(self._due, (self._clock.now().awake + in_seconds, session_id))
         self._wakeup.set()
 
@@ -47,6 +47,13 @@ class TreatmentScheduler:
         """Treat it nowhere else until this is done."""
         self._busy[session_id] = treatment
         treatment.add_done_callback(lambda _done: self._on_done(session_id))
+
+    async def run_alone(self, session_id: SessionId, treatment: Coroutine[Any, Any, T]) -> T:
+        """Run this treatment once no other one runs. It is finished even if the caller is cancelled."""
+        await self.wait_idle(session_id)
+        treated = asyncio.ensure_future(treatment)
+        self.occupy(session_id, treated)
+        return await asyncio.shield(treated)
 
     async def wait_idle(self, session_id: SessionId) -> None:
         """Wait until it is not being treated."""

@@ -22,21 +22,19 @@ from wakeful.judging.wording import quote
 from wakeful.sessions.session import TrackedSession
 
 _WORST: Final = {Effect.LOCAL: 0, Effect.UNKNOWN: 1, Effect.REMOTE: 2}
-# A person said yes: there is nothing left to wait for.
+# After an approval there is nothing left to wait for.
 _LONG_ENOUGH_SECONDS: Final = 86_400.0
 
 
 class HostFacts(Protocol):
-    """What healing must know of the host."""
-
     host: str
     boot_id: str
 
     def exists(self, folder: str) -> bool:
-        """Whether a folder is there."""
+        """Whether a folder exists."""
 
     def oom_killed(self) -> bool:
-        """Whether the kernel ended processes for want of memory in the last minute."""
+        """Whether the kernel killed processes for lack of memory in the last minute."""
 
 
 class AgentHosts(Protocol):
@@ -53,8 +51,6 @@ class AgentHosts(Protocol):
 
 
 class SituationBuilder:
-    """Sessions as the plan sees them."""
-
     def __init__(
         self,
         managed_sessions: ManagedSessions,
@@ -66,7 +62,7 @@ class SituationBuilder:
         self._host = host
         self._own_tmux = own_tmux
         self._agent_hosts: list[AgentHosts] = []
-        # Sessions of a queue: its own watchdog sees to them.
+        # Sessions of a queue: its own watchdog treats them.
         self.queue_sessions: frozenset[SessionId] = frozenset()
         # Sessions that a person is restoring at this moment: the healer leaves them alone.
         self.restoring_sessions: set[SessionId] = set()
@@ -74,11 +70,9 @@ class SituationBuilder:
         self._deaths = DeathCounter()
 
     def add_agents(self, hosts: AgentHosts) -> None:
-        """Ask these hosts about the sessions of agents too."""
         self._agent_hosts.append(hosts)
 
     def set_queue_sessions(self, session_ids: Collection[SessionId]) -> None:
-        """Sessions of a queue: its own watchdog treats them."""
         self.queue_sessions = frozenset(session_ids)
 
     def agent_name_of(self, session_id: SessionId) -> str | None:
@@ -90,7 +84,7 @@ class SituationBuilder:
         return next((way for way in ways if way is not AgentRecovery.NOTIFY), AgentRecovery.NOTIFY)
 
     def require_managed(self, session_id: SessionId) -> None:
-        """Raises NotManaged; HostedByAgent, unless its agent is one that Wakeful brings back."""
+        """Raises NotManaged; HostedByAgent, unless Wakeful may restart its agent."""
         if (
             self._managed_sessions.find(session_id) is not None
             or self._agent_recovery(session_id) is AgentRecovery.NOTIFY
@@ -98,7 +92,7 @@ class SituationBuilder:
             self._managed_sessions.get(session_id)
 
     async def refresh_ownership(self, session_id: SessionId) -> None:
-        """Another daemon on this store may have started it a moment ago: only an unmanaged session counts as found."""
+        """Reload an unmanaged session: another daemon on this store may have started it a moment ago."""
         if self._managed_sessions.find(session_id) is None:
             await self._managed_sessions.reload()
 
@@ -110,6 +104,8 @@ class SituationBuilder:
         program = managed.argv[0] if managed is not None and managed.argv else ""
         is_client = session.subject.provider in CLIENT_PROGRAMS
         limit = activity.limit_until
+        holder = session.presence.newest_process
+        process = holder.process if holder is not None else None
         found = next((each.since for each in verdict.findings if each.code is case.code), None)
         # Its folder may be one of a container: the start there shows whether it is gone.
         agent_name = self.agent_name_of(session.subject.id)
@@ -117,7 +113,7 @@ class SituationBuilder:
             code=case.code,
             state=verdict.state,
             agent=verdict.agent,
-            # What a person stopped and went on with elsewhere is not Wakeful's to bring back.
+            # Wakeful does not resume what a person stopped and continues elsewhere.
             managed=managed is not None and (case.approved or not managed.is_ended),
             for_seconds=_LONG_ENOUGH_SECONDS if case.approved else now.wall - case.code_since,
             found_seconds=now.wall - found.wall if found is not None else None,
@@ -130,33 +126,27 @@ class SituationBuilder:
             resumable=is_client and activity.known > 0,
             renewable=is_client or PurePath(program).name in CLIENT_PROGRAMS,
             place_gone=cwd is not None and agent_name is None and not self._host.exists(cwd),
-            stopped=self._is_stopped(session) and not case.approved,
+            stopped=not case.approved
+            and (session.presence.stopped or (managed is not None and managed.is_ended_in(process))),
             lost=self.loss_origin(session) is not None,
             limit_in_seconds=limit.wall - now.wall if limit is not None else None,
             agent_name=agent_name,
             agent_way=self._agent_recovery(session.subject.id),
         )
 
-    def _is_stopped(self, session: TrackedSession) -> bool:
-        """It ended on purpose: the session, or the process that ran it."""
-        managed, holder = self._managed_sessions.find(session.subject.id), session.presence.newest_process
-        process = holder.process if holder is not None else None
-        return session.presence.stopped or (managed is not None and managed.is_ended_in(process))
-
     def classify_interrupted(self, session: TrackedSession) -> tuple[InterruptedCall, ...]:
-        """The calls that had not come back, classed by their effects."""
         return tuple(self._classifier.classify_interrupted(session))
 
     def describe_remote_calls(self, session: TrackedSession) -> list[str]:
-        """The calls that were cut off and may have had effects elsewhere, in words."""
+        """The interrupted calls that may have had effects elsewhere, as text."""
         return [
-            _describe_call(each)
+            f"{each.tool} {quote(each.verdict.words)} ({each.verdict.effect})"
             for each in self.classify_interrupted(session)
             if each.verdict.effect is not Effect.LOCAL
         ]
 
     def loss_origin(self, session: TrackedSession) -> Origin | None:
-        """What took an idle managed session along, if it is gone and no person stopped or closed it.
+        """What ended an idle managed session, unless a person stopped or closed it.
 
         A tmux server that Wakeful did not start may have ended because its last window was closed: that is no loss.
         """
@@ -176,13 +166,8 @@ class SituationBuilder:
     def is_cause_over(self, session: TrackedSession, code: FindingCode | None, now: Instant) -> bool:
         """Whether its cause is over by itself: a limit was lifted, and going on is up to its user."""
         limit = session.activity.limit_until
-        if (
-            code is not FindingCode.USAGE_LIMITED
-            or limit is None
-            or self._managed_sessions.find(session.subject.id)
-        ):
-            return False
-        return limit.wall <= now.wall
+        is_over = code is FindingCode.USAGE_LIMITED and limit is not None and limit.wall <= now.wall
+        return is_over and self._managed_sessions.find(session.subject.id) is None
 
     def is_shared(self, session: TrackedSession, code: FindingCode | None) -> bool:
         """Whether its cause is one that others suffer from as well."""
@@ -215,7 +200,3 @@ class SituationBuilder:
             boot_id=self._host.boot_id,
             oom_killed=self._host.oom_killed(),
         )
-
-
-def _describe_call(call: InterruptedCall) -> str:
-    return f"{call.tool} {quote(call.verdict.words)} ({call.verdict.effect})"

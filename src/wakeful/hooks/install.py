@@ -36,11 +36,8 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
-class SettingsChanged(WorldError):
+class SettingsChanged(WorldError, code="settings-changed", retryable=True):
     """{path} was changed by somebody else just now. Nothing was written; try again."""
-
-    code = "settings-changed"
-    retryable = True
 
 
 def backup_of(path: Path) -> Path:

@@ -17,10 +17,8 @@ _DECODER: Final = json.JSONDecoder()  # noqa: TID251
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 
 
-class NotPlainJson(OperatorError):
+class NotPlainJson(OperatorError, code="not-plain-json"):
     """Not plain JSON: {reason}."""
-
-    code = "not-plain-json"
 
 
 class JsonPart(Struct, frozen=True):
@@ -124,12 +122,10 @@ def _layout_part(part: str, lead: str, unit: str) -> str:
     newline = "\r\n" if "\r\n" in lead else "\n"
     column = lead.rpartition("\n")[2]
     first, *rest = part.split("\n")
-    lines = [column + unit * (_indent(line) // 2) + line.lstrip(" ") for line in rest]
+    bare = [line.lstrip(" ") for line in rest]
+    levels = [(len(line) - len(text)) // 2 for line, text in zip(rest, bare, strict=True)]
+    lines = [column + unit * level + text for level, text in zip(levels, bare, strict=True)]
     return lead + newline.join([first, *lines])
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip(" "))
 
 
 def indentation(text: str) -> tuple[str, str]:

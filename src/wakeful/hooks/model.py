@@ -50,10 +50,8 @@ EVENTS: Final[Mapping[str, tuple[str, ...]]] = {
 FILES: Final = {"claude": "settings.json", "codex": "hooks.json"}
 
 
-class NotOursToWrite(OperatorError):
+class NotOursToWrite(OperatorError, code="not-ours-to-write"):
     """{path} is left alone: {reason}."""
-
-    code = "not-ours-to-write"
 
 
 def command_for(spool: str) -> str:

@@ -106,19 +106,14 @@ def read_hook(payload: bytes, at: float) -> HookReport | None:
     version = _UUID.fullmatch(hook.session_id)
     if version is None:
         return None
-    provider = "codex" if _is_codex(hook.transcript_path, version[1]) else "claude"
+    name = (hook.transcript_path or "").rpartition("/")[2]
+    is_codex = name.startswith("rollout-") if hook.transcript_path else version[1] == "7"
     return HookReport(
-        provider,
+        "codex" if is_codex else "claude",
         ConversationId(hook.session_id),
         hook.cwd[:_TEXT_CHARS_MAX] if hook.cwd else None,
         tuple(_events(hook, at)),
     )
-
-
-def _is_codex(transcript_path: str | None, version: str) -> bool:
-    if transcript_path:
-        return transcript_path.rpartition("/")[2].startswith("rollout-")
-    return version == "7"
 
 
 def _events(hook: _Payload, at: float) -> list[e.Event]:
@@ -189,8 +184,6 @@ _SLOT_DIGITS: Final = len(str(SLOTS))
 
 
 class SpoolContext(Protocol):
-    """What the spool asks of the daemon."""
-
     def is_known(self, session_id: SessionId) -> bool:
         """Whether another source knows this session."""
 

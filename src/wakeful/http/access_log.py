@@ -59,7 +59,6 @@ class AccessLog:
             self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush)
 
     def close(self) -> None:
-        """Write the remaining records at once."""
         if self._timer is not None:
             self._timer.cancel()
             _write(*self._take_pending())

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from wakeful.agents.hub import Hub
-from wakeful.alerts.mute_pause import MutePause, PauseQuery
+from wakeful.alerts.mute_pause import MutePause
+from wakeful.alerts.mute_pause_model import PauseRecord
 from wakeful.checkpoints.service import Checkpoints
 from wakeful.checkpoints.user_rules import Lessons
 from wakeful.control.controller import SessionController
@@ -59,7 +60,11 @@ def build_app(
     reports: ReportService | None = None,
 ) -> Gate:
     """One ASGI application for both listeners. `ancestors` gives the parents of a pid, nearest first."""
-    limiter, paused = FailureLimiter(), _pause_reader(mute_pause)
+    limiter = FailureLimiter()
+
+    def paused() -> PauseRecord | None:
+        return mute_pause.current_pause_record if mute_pause is not None else None
+
     described: Sequence[Route] = (
         *(own or MonitoringRoutes()).routes(),
         *SessionRoutes(queries, ancestors).routes(),
@@ -82,7 +87,3 @@ def build_app(
     return Gate(
         Router((*described, WebSocketRoute(queries).route(), *files)), authenticator, limiter, callers
     )
-
-
-def _pause_reader(mute_pause: MutePause | None) -> PauseQuery:
-    return lambda: mute_pause.current_pause_record if mute_pause is not None else None

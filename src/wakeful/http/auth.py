@@ -218,7 +218,6 @@ class Authenticator:
         return proof
 
     def login_of(self, cookie_header: str) -> WebLogin | None:
-        """The open login behind a Cookie header."""
         cookie = cookie_in(cookie_header, self.cookie_name)
         return self.logins.find(cookie) if cookie is not None else None
 

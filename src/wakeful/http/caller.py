@@ -33,8 +33,6 @@ _APPROVAL_PATHS: Final = re.compile(
 
 
 class RequestClass(Enum):
-    """What a request needs."""
-
     UNRESTRICTED = "open"
     REDUCING = "reducing"
     DECISION = "decision"
@@ -50,20 +48,12 @@ def classify_path(path: str) -> RequestClass:
     return RequestClass.APPROVAL if _APPROVAL_PATHS.match(path) is not None else RequestClass.DECISION
 
 
-class CallerUnknown(OperatorError):
+class CallerUnknown(OperatorError, code="caller-unseen", http_status=403, exit_code=1):
     """It cannot be seen which process asks for this, and an agent may not decide. Keep the connection open until the answer, on this host."""
 
-    code = "caller-unseen"
-    http_status = 403
-    exit_code = 1
 
-
-class ApprovalOnlyInChat(OperatorError):
+class ApprovalOnlyInChat(OperatorError, code="only-in-chat", http_status=403, exit_code=1):
     """Approvals are given in the chat alone here (`gateway.approve_only_in_chat`): approve it there."""
-
-    code = "only-in-chat"
-    http_status = 403
-    exit_code = 1
 
 
 class RefusedDecision(Struct, frozen=True):
@@ -76,7 +66,7 @@ class RefusedDecision(Struct, frozen=True):
 
 
 class CallerContext(Protocol):
-    """What is known about the processes that send requests. Only `on_refusal` is called in the loop."""
+    """Facts about the processes that send requests. Only `on_refusal` is called in the loop."""
 
     def session_of(self, pids: Sequence[int], *, reduces: bool = False) -> SessionId | None:
         """The supervised session of one of these processes. Raises ProcessGone."""

@@ -68,9 +68,8 @@ class ListenerConnections(ServerState):
         return True
 
 
-def peer_of(transport: asyncio.BaseTransport) -> Peer | None:
+def peer_of(sock: socket.socket) -> Peer | None:
     """The process at the other end of a Unix socket; None for TCP."""
-    sock = transport.get_extra_info("socket")
     if sock.family != socket.AF_UNIX:
         return None
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
@@ -85,8 +84,6 @@ def _problem_bytes(error: WakefulError) -> bytes:
 
 
 class _Timer:
-    """A timer of one connection, which can be set again."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
@@ -133,8 +130,6 @@ class _HeadBufferingTransport:
 
 
 class HttpConnection(HttpToolsProtocol):
-    """One HTTP connection of either listener."""
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._listener_connections = cast("ListenerConnections", self.server_state)
@@ -148,7 +143,7 @@ class HttpConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._buffering_transport = _HeadBufferingTransport(transport)
         super().connection_made(cast("asyncio.Transport", self._buffering_transport))
-        self._peer = peer_of(transport)
+        self._peer = peer_of(transport.get_extra_info("socket"))
         if self._peer is not None and self._peer.uid != os.geteuid():
             _log.warning("refused uid %d (pid %d) at the socket", self._peer.uid, self._peer.pid)
             transport.abort()
@@ -278,7 +273,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
-        peer = peer_of(self.transport)
+        peer = peer_of(self.transport.get_extra_info("socket"))
         if peer is not None and hasattr(self, "scope"):
             cast("dict[str, Any]", self.scope)[PEER] = peer
 

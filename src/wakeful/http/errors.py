@@ -13,163 +13,97 @@ from msgspec import Struct
 from wakeful.core.errors import OperatorError, OwnError, WakefulError, WorldError
 
 
-class ForeignHost(OperatorError):
+class ForeignHost(OperatorError, code="foreign-host", http_status=403):
     """This Host is not one of ours. Ask localhost or 127.0.0.1, at the port `wakeful status` shows."""
 
-    code = "foreign-host"
-    http_status = 403
 
-
-class ForeignOrigin(OperatorError):
+class ForeignOrigin(OperatorError, code="foreign-origin", http_status=403):
     """Pages of other origins may not ask Wakeful anything."""
 
-    code = "foreign-origin"
-    http_status = 403
 
-
-class DuplicateHeader(OperatorError):
+class DuplicateHeader(OperatorError, code="doubled-header"):
     """The header {name!r} came twice; which of them counts is anybody's guess."""
 
-    code = "doubled-header"
 
-
-class TokenNeeded(OperatorError):
+class TokenNeeded(OperatorError, code="token-needed", http_status=401):
     """Show the token (`Authorization: Bearer …`), or log in with a link from `wakeful open`."""
 
-    code = "token-needed"
-    http_status = 401
 
-
-class WrongCredential(OperatorError):
+class WrongCredential(OperatorError, code="wrong-credential", http_status=401):
     """This credential is not ours."""
 
-    code = "wrong-credential"
-    http_status = 401
 
-
-class TokenWrong(WrongCredential):
+class TokenWrong(WrongCredential, code="token-wrong"):
     """This is not our token. It stands in the file `token` of Wakeful's state folder."""
 
-    code = "token-wrong"
 
-
-class LoginExpired(OperatorError):
+# Not a WrongCredential: 256 bits cannot be guessed, and after a restart every open tab sends an old cookie.
+class LoginExpired(OperatorError, code="logged-out", http_status=401):
     """This login is over. `wakeful open` gives a new link."""
 
-    # Not a WrongCredential: 256 bits cannot be guessed, and after a restart every open tab sends an old cookie.
-    code = "logged-out"
-    http_status = 401
 
-
-class LoginCodeWrong(WrongCredential):
+class LoginCodeWrong(WrongCredential, code="login-code-wrong"):
     """This link was used already or is older than ten minutes. `wakeful open` gives a new one."""
 
-    code = "login-code-wrong"
 
-
-class TooManyFailures(OperatorError):
+class TooManyFailures(OperatorError, code="too-many-failures", http_status=429, retryable=True):
     """Too many wrong credentials at once. Wait a few seconds."""
 
-    code = "too-many-failures"
-    http_status = 429
-    retryable = True
 
-
-class CsrfNeeded(OperatorError):
+class CsrfNeeded(OperatorError, code="csrf-needed", http_status=403):
     """A logged-in page must send the x-wakeful-csrf header it was given at login."""
 
-    code = "csrf-needed"
-    http_status = 403
 
-
-class WrongListener(OperatorError):
+class WrongListener(OperatorError, code="wrong-door", http_status=403):
     """This can be asked for only {how}."""
 
-    code = "wrong-door"
-    http_status = 403
 
-
-class NotJson(OperatorError):
+class NotJson(OperatorError, code="not-json", http_status=415):
     """Everything but reading takes a body of content-type application/json."""
 
-    code = "not-json"
-    http_status = 415
 
-
-class BodyTooLarge(OperatorError):
+class BodyTooLarge(OperatorError, code="body-too-large", http_status=413):
     """The body has more than {bytes_max} bytes."""
 
-    code = "body-too-large"
-    http_status = 413
 
-
-class BodyUnreadable(OperatorError):
+class BodyUnreadable(OperatorError, code="body-unreadable"):
     """The body is not a JSON document in UTF-8, or it is nested too deeply."""
 
-    code = "body-unreadable"
 
-
-class PathNotCanonical(OperatorError):
+class PathNotCanonical(OperatorError, code="path-not-canonical"):
     """Write this path in its one form: no empty, `.` or `..` segment, no slash at its end, no `;`, and % only where needed."""
 
-    code = "path-not-canonical"
 
-
-class BodyTooSlow(OperatorError):
+class BodyTooSlow(OperatorError, code="body-too-slow", http_status=408, retryable=True):
     """The body did not arrive within {seconds_max} s."""
 
-    code = "body-too-slow"
-    http_status = 408
-    retryable = True
 
-
-class HeadTooLarge(OperatorError):
+class HeadTooLarge(OperatorError, code="head-too-large", http_status=431):
     """The request's line and headers have more than {bytes_max} bytes."""
 
-    code = "head-too-large"
-    http_status = 431
 
-
-class HeadTooSlow(OperatorError):
+class HeadTooSlow(OperatorError, code="head-too-slow", http_status=408, retryable=True):
     """No complete request came within {seconds_max} s."""
 
-    code = "head-too-slow"
-    http_status = 408
-    retryable = True
 
-
-class NotHttp(OperatorError):
+class NotHttp(OperatorError, code="not-http"):
     """This is not an HTTP request."""
 
-    code = "not-http"
 
-
-class TooManyConnections(WorldError):
+class TooManyConnections(WorldError, code="too-many-connections", retryable=True):
     """{connections_max} connections are open at this door already."""
 
-    code = "too-many-connections"
-    retryable = True
 
-
-class PageNotServed(WorldError):
+class PageNotServed(WorldError, code="no-page", http_status=409):
     """The page is not served: no TCP port is open. `wakeful status` says why."""
 
-    code = "no-page"
-    http_status = 409
 
-
-class CallerDisconnected(WorldError):
+class CallerDisconnected(WorldError, code="caller-gone", http_status=499):
     """Whoever asked hung up before there was an answer."""
 
-    code = "caller-gone"
-    http_status = 499
 
-
-class ShuttingDown(WorldError):
+class ShuttingDown(WorldError, code="going-down", retryable=True):
     """Wakeful is going down."""
-
-    code = "going-down"
-    retryable = True
 
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -197,18 +131,12 @@ class ProblemDocument(Struct, frozen=True):
     retryable: bool
 
 
-class NoSuchRoute(OperatorError):
+class NoSuchRoute(OperatorError, code="no-such-route", http_status=404):
     """There is nothing at this path. /api/openapi.json lists what there is."""
 
-    code = "no-such-route"
-    http_status = 404
 
-
-class MethodNotAllowed(OperatorError):
+class MethodNotAllowed(OperatorError, code="method-not-allowed", http_status=405):
     """This path does not take this method."""
-
-    code = "method-not-allowed"
-    http_status = 405
 
 
 class BadRequest(OperatorError):

@@ -185,7 +185,6 @@ class Gate:
 
 
 def caller_of(scope: Scope) -> str:
-    """The source of a request, for which failures are counted."""
     client = scope.get("client")
     return source_of(client[0] if client else None)
 

@@ -38,7 +38,6 @@ class OpenApiDocument:
         return get("/api/openapi.json", self.openapi, str, problems={})
 
     async def openapi(self, _request: HttpRequest[None]) -> TextResponse:
-        """This document."""
         if self._body is None:
             # In a thread, so that no verdict waits for it.
             self._body = await asyncio.to_thread(describe, self._routes)
@@ -79,7 +78,6 @@ class _Schemas:
         return schema
 
     def parameters(self, query: Any) -> dict[str, Any]:
-        """The schemas of a query's members by name."""
         properties: dict[str, Any] = self._queries[query]["properties"]
         return properties
 

@@ -19,16 +19,12 @@ from wakeful.http.errors import BadRequest
 T = TypeVar("T", bound=Struct)
 
 
-class UnknownParameter(OperatorError):
+class UnknownParameter(OperatorError, code="unknown-parameter"):
     """There is no query parameter {shown!r} here. {known}"""
 
-    code = "unknown-parameter"
 
-
-class RepeatedParameter(OperatorError):
+class RepeatedParameter(OperatorError, code="repeated-parameter"):
     """The query parameter {shown!r} is given twice, and only one value counts."""
-
-    code = "repeated-parameter"
 
 
 def parse_query(query: bytes, known: Mapping[str, bool]) -> dict[str, Any]:
@@ -69,11 +65,8 @@ def describe_error(problem: msgspec.ValidationError, whole: str) -> str:
 @lru_cache(maxsize=256)
 def _parameters_of(kind: type[Any]) -> Mapping[str, bool]:
     """The parameters by their names in the query, in order, and which may be repeated."""
-    return {each.encode_name: _is_list(each.type) for each in fields(kind)}
-
-
-def _is_list(hint: Any) -> bool:
-    return get_origin(hint) is list or any(get_origin(each) is list for each in get_args(hint))
+    hints = {each.encode_name: (each.type, *get_args(each.type)) for each in fields(kind)}
+    return {name: any(get_origin(each) is list for each in found) for name, found in hints.items()}
 
 
 def _invalid_parameters(values: Mapping[str, Any], kind: type[Any]) -> list[str]:

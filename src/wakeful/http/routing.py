@@ -127,8 +127,6 @@ def websocket(path: str, handler: Callable[[Receive, Send], Awaitable[None]]) ->
 
 
 class Router:
-    """The application behind the gate."""
-
     def __init__(self, routes: Iterable[Route]) -> None:
         self.routes = tuple(routes)
         self._routes_without_id: dict[str, dict[str, Route]] = {}
@@ -178,7 +176,6 @@ class Router:
 
 
 def _split_at_id(parts: list[str]) -> tuple[str, str]:
-    """The path before the id and after it."""
     return "/".join(parts[:_ID_SEGMENT]), parts[_ID_SEGMENT + 1] if len(parts) > _ID_SEGMENT + 1 else ""
 
 
@@ -229,7 +226,6 @@ async def _decode_body(route: Route, receive: Receive) -> Any:
 
 
 def file_route(path: str, body: bytes, media_type: str) -> Route:
-    """A row for a file of the page."""
 
     async def file(_request: HttpRequest[None]) -> TextResponse:
         return TextResponse(body, media_type)

@@ -10,7 +10,6 @@ import fcntl
 import os
 import socket
 import stat
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
@@ -23,7 +22,7 @@ from uvicorn.server import ServerState
 from wakeful.config.paths import SOCKET_PATH_BYTES_MAX
 from wakeful.core.errors import OperatorError, WorldError
 from wakeful.http.asgi import App
-from wakeful.http.connection import HttpConnection, ListenerConnections, WebSocketConnection
+from wakeful.http.connection import HttpConnection, ListenerConnections, WebSocketConnection, peer_of
 
 BACKLOG: Final = 2048
 # The kernel would keep up to 4 MB for a client that does not read.
@@ -31,54 +30,36 @@ SEND_BUFFER_BYTES: Final = 256 * 1024
 PROBE_SECONDS_MAX: Final = 2.0
 
 
-class FolderTooOpen(OperatorError):
+class FolderTooOpen(OperatorError, code="folder-too-open"):
     """{folder} must be yours alone, since the socket in it is. {todo}"""
 
-    code = "folder-too-open"
 
-
-class SocketNotCreated(WorldError):
+class SocketNotCreated(WorldError, code="socket-unmade"):
     """The socket {path} cannot be made: {reason}. Set WAKEFUL_HOME to a folder that can be written to."""
 
-    code = "socket-unmade"
 
-
-class SocketPathTooLong(OperatorError):
+class SocketPathTooLong(OperatorError, code="socket-path-too-long"):
     """{path} is too long for a socket (107 bytes at most). Set WAKEFUL_HOME to a shorter folder."""
 
-    code = "socket-path-too-long"
 
-
-class NotASocket(OperatorError):
+class NotASocket(OperatorError, code="not-a-socket"):
     """{path} is in the way and is no socket. Move it elsewhere."""
 
-    code = "not-a-socket"
 
-
-class AlreadyRunning(OperatorError):
+class AlreadyRunning(OperatorError, code="already-running", http_status=409):
     """Wakeful runs here already (pid {pid}). `wakeful status` asks it, `wakeful down` ends it."""
 
-    code = "already-running"
-    http_status = 409
 
-
-class NotLoopback(OperatorError):
+class NotLoopback(OperatorError, code="not-loopback"):
     """{host} can be reached from other machines; without TLS Wakeful listens on 127.0.0.1 or ::1 only."""
 
-    code = "not-loopback"
 
-
-class PortBusy(WorldError):
+class PortBusy(WorldError, code="port-busy", retryable=True):
     """Port {port} of {host} is taken by another program."""
 
-    code = "port-busy"
-    retryable = True
 
-
-class PortRefused(WorldError):
+class PortRefused(WorldError, code="port-refused"):
     """Port {port} of {host} cannot be opened: {reason}"""
-
-    code = "port-refused"
 
 
 def bind_unix(path: Path) -> socket.socket:
@@ -153,7 +134,7 @@ def _lock_folder(folder: Path) -> Iterator[None]:
 
 
 def _permission_advice(folder: Path, found: os.stat_result) -> str:
-    """What to do about a folder that is open to others. It never advises to change the target of a link."""
+    """Advice about a folder that is open to others. It never advises to change the target of a link."""
     if found.st_uid == os.geteuid() and not folder.is_symlink():
         return f"Run: chmod 700 {folder}"
     what = "a symbolic link" if folder.is_symlink() else "another user's"
@@ -178,15 +159,9 @@ def _remove_stale_socket(path: Path) -> None:
         except (TimeoutError, BlockingIOError) as error:
             # A process too busy to answer is alive.
             raise AlreadyRunning(pid="unknown") from error
-        raise AlreadyRunning(pid=_listener_pid(probe))
-
-
-def _listener_pid(probe: socket.socket) -> int:
-    credentials = struct.Struct("iII")
-    pid, _uid, _gid = credentials.unpack(
-        probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
-    )
-    return int(pid)
+        listener = peer_of(probe)
+        assert listener is not None, "the probe is a Unix socket"
+        raise AlreadyRunning(pid=listener.pid)
 
 
 KEEP_ALIVE_SECONDS: Final = 5

@@ -22,8 +22,6 @@ FEED_ENDED_CODE: Final = 1012
 
 
 class WebSocketRoute:
-    """Sends the change feed."""
-
     def __init__(self, queries: SessionQueries) -> None:
         self._queries = queries
 

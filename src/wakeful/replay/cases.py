@@ -102,17 +102,12 @@ class SavedCase(Struct, frozen=True):
     verdict: RecordedVerdict
 
 
-class NoCaseFile(WorldError):
+class NoCaseFile(WorldError, code="no-case-book"):
     """Only the running daemon keeps cases. Start it with `wakeful up --detach`."""
 
-    code = "no-case-book"
 
-
-class NothingWrong(OperatorError):
+class NothingWrong(OperatorError, code="nothing-wrong", http_status=409):
     """{shown} is {said} now, so `{expect}` is nothing else. Say what it should be, like --expect silent."""
-
-    code = "nothing-wrong"
-    http_status = 409
 
 
 class CaseFile(Struct, frozen=True):
@@ -181,7 +176,12 @@ class _CaseWriter:
         if isinstance(event, e.CallStarted):
             self._calls[event.call] = event
         elif isinstance(event, e.CallEnded):
-            self._add_call_end(event)
+            key = event.call or next(
+                (call.call for call in reversed(self._calls.values()) if call.tool == event.tool), None
+            )
+            call = self._calls.pop(key, None) if key is not None else None
+            if call is not None:
+                self._entries.append(_ended_call_entry(call, event))
         elif isinstance(event, e.QuestionAsked):
             self._open_question = event
         elif isinstance(event, e.QuestionAnswered):
@@ -197,15 +197,6 @@ class _CaseWriter:
         if self._open_question is not None:
             still_open.append(_question_entry(self._open_question.at, self._open_question.about))
         return sorted((*self._entries, *still_open), key=lambda entry: entry.t)
-
-    def _add_call_end(self, event: e.CallEnded) -> None:
-        call = self._calls.pop(event.call, None) if event.call else self._pop_newest_call(event.tool)
-        if call is not None:
-            self._entries.append(_ended_call_entry(call, event))
-
-    def _pop_newest_call(self, tool: str) -> e.CallStarted | None:
-        newest = next((call for call in reversed(self._calls.values()) if call.tool == tool), None)
-        return self._calls.pop(newest.call) if newest is not None else None
 
     def _add_event(self, event: e.Event) -> None:
         if isinstance(event, (e.Prompted, e.TurnEnded, e.TurnFailed, e.TurnInterrupted)):
@@ -271,15 +262,16 @@ def _redact_strings(value: Any) -> Any:
         case str():
             return _redact_and_cut(value)
         case dict():
-            return {safe(key): _redact_by_key(key, each) for key, each in value.items()}
+            # A value whose key names a secret is a secret, in any form.
+            return {
+                safe(key): SECRET
+                if isinstance(each, str) and names_a_secret(key, each)
+                else _redact_strings(each)
+                for key, each in value.items()
+            }
         case list():
             return [_redact_strings(each) for each in value]
     return value
-
-
-def _redact_by_key(key: str, value: Any) -> Any:
-    """A value whose key names a secret is a secret, whatever it looks like."""
-    return SECRET if isinstance(value, str) and names_a_secret(key, value) else _redact_strings(value)
 
 
 def _result(raw: bytes) -> str:
@@ -302,11 +294,8 @@ def _redact_and_cut(text: str) -> str:
 _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class CaseNotSaved(WorldError):
+class CaseNotSaved(WorldError, code="case-not-kept", retryable=True):
     """The case could not be written to {path}: {reason}."""
-
-    code = "case-not-kept"
-    retryable = True
 
 
 def append_case(path: Path, line: bytes) -> None:
@@ -333,10 +322,8 @@ def _append(file: int, line: bytes) -> None:
     os.fsync(file)
 
 
-class BadCase(OperatorError):
+class BadCase(OperatorError, code="bad-case"):
     """{place}: not a case: {problem}. A case has id, events, now and expect."""
-
-    code = "bad-case"
 
 
 class LabelledCase(Struct, frozen=True):
@@ -381,7 +368,7 @@ _REFUSAL_WORDS: Final = re.compile(
 _REFUSAL_BYTES_MAX: Final = 200
 _COMPACTION_WORDS: Final = ("compact", "condens", "summar", "trimm")
 _INTERRUPTED: Final = "[Request interrupted by user"
-# What a client writes in a person's place.
+# Text that a client writes in a person's place.
 _CLIENT_PREFIXES: Final = ("<task-notification>", "<system-reminder>", "<heartbeat>", "Stop hook feedback")
 # Signs of life without progress.
 _KEEPALIVE_WORDS: Final = ("heartbeat", "keepalive", "keep-alive", "still alive")
@@ -410,7 +397,10 @@ def _events(entries: Sequence[_RawEntry]) -> list[e.Event]:
             # Calls that returned at the same time were made in one message.
             events += _call_events(entry, entry.tool, f"call-{number}", f"message-{entry.t}", previous_at)
         else:
-            events += _text_events(entry) if events else _opening_events(entry)
+            found = _text_events(entry)
+            # Progress that a client reports before the first prompt opens no turn.
+            is_opening = not events and any(type(event) is e.Progressed for event in found)
+            events += (e.LogOpened(entry.t),) if is_opening else found
         # A call is made soon after the entry before it, but after a final text its start is unknown.
         previous_at = entry.t if entry.text is UNSET else None
     return events
@@ -433,12 +423,6 @@ def _call_events(
         e.CallStarted(made_at, call, tool, kind, given, seconds, message=message),
         e.CallEnded(entry.t, call, entry.is_error, refused, result),
     )
-
-
-def _opening_events(entry: _RawEntry) -> Sequence[e.Event]:
-    """Progress that a client reports before the first prompt opens no turn."""
-    events = _text_events(entry)
-    return (e.LogOpened(entry.t),) if any(type(event) is e.Progressed for event in events) else events
 
 
 def _text_events(entry: _RawEntry) -> Sequence[e.Event]:

@@ -47,8 +47,6 @@ class ReplayOutcome(Struct, frozen=True):
 
 
 class _PolicyRun(Struct):
-    """The verdicts of one policy so far."""
-
     policy: Policy
     episodes: list[Episode] = field(default_factory=list)
     open_episodes: dict[FindingCode, Episode] = field(default_factory=dict)
@@ -130,7 +128,7 @@ class Replay:
             self._judge_all()
 
     def _advance_to(self, wall: float) -> bool:
-        """Let time pass until this event; True if the event must be judged whatever it is."""
+        """Let time pass until this event; True if the event must be judged in any case."""
         if self.began is None:
             self._begin(wall)
         if wall <= self._clock:
@@ -175,7 +173,7 @@ class Replay:
                 self._judge(run, at)
 
     def _no_silence_before(self) -> float:
-        """Whatever begins from now on, its silence is not found before this."""
+        """A silence that begins from now on is not found before this."""
         return self._clock + self._limits.silence_seconds
 
     def _no_finding_before(self) -> float:

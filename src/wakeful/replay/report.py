@@ -102,7 +102,6 @@ class ReplayedSession(Struct, frozen=True):
 
 
 def make_replay_report(replayed: Sequence[ReplayedSession], index: int = 0) -> ReplayReport:
-    """The report for one of the policies."""
     sessions = tuple(_session(each, each.outcomes[index]) for each in replayed)
     return ReplayReport(sessions, _summary(sessions))
 
@@ -209,7 +208,6 @@ class Comparison(Struct, frozen=True):
 
 
 def compare(first: ReplayReport, second: ReplayReport) -> Comparison:
-    """Compare two reports about the same sessions in the same order."""
     pairs = zip(first.sessions, second.sessions, strict=True)
     differences = [
         Difference(

@@ -4,7 +4,8 @@ It is made from records, counted transitions, incidents, checkpoints and results
 in the working folders and spending. Text of an agent is only under keys named `untrusted`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
@@ -21,7 +22,7 @@ from wakeful.judging.thresholds import Policy
 from wakeful.storage.base import FinishedTurns, TransitionCount
 
 SCHEMA: Final = 1
-# What anybody reads of a night; the totals count the others.
+# Enough for a night; the totals count the others.
 SESSIONS_MAX: Final = 200
 
 
@@ -34,10 +35,10 @@ class Commit(Struct, frozen=True):
 
 
 class GitChanges(Struct, frozen=True):
-    """What git says of a working folder; with a `problem` it says nothing, and nobody knows whether anything changed.
+    """Changes that git shows in a working folder; with a `problem` they are unknown.
 
-    `touched_files` of the `changed_files` were written since the moment asked about. Nothing is known of what was pushed
-    where no remote is known: null.
+    `touched_files` of the `changed_files` were written since the given time. Without a known remote the unpushed
+    figures are null.
     """
 
     root: str
@@ -55,7 +56,7 @@ class GitChanges(Struct, frozen=True):
 
 
 class TokenUsage(Struct, frozen=True):
-    """Tokens since that moment; not `whole`: at least so many, the log is longer than what was read of it."""
+    """Tokens since that time. Not `whole`: at least so many, because only the end of the log was read."""
 
     input_tokens: int
     output_tokens: int
@@ -63,7 +64,7 @@ class TokenUsage(Struct, frozen=True):
 
 
 class ReportSection(StrEnum):
-    """Where a session belongs in the report: what a person should see first comes first."""
+    """The sections of the report, in order of urgency."""
 
     WAITING = "waiting"
     CHECKPOINT_OPEN = "held"
@@ -76,20 +77,20 @@ class ReportSection(StrEnum):
 
 
 class ReportInput(Struct, frozen=True):
-    """One session as the report is made from it. `folder` is the place of its work on this host, if it has one here."""
+    """The facts about one session. `folder` is its working folder on this host, if it has one here."""
 
     record: SessionRecord
-    # When its newest turn that ended well did, as far as it is known now.
+    # The end of its newest turn that ended well.
     turn_ended_at: float | None = None
     folder: str | None = None
     spent: TokenUsage | None = None
 
 
 class SessionReport(Struct, frozen=True):
-    """One session. `finished` turns since then; `unchanged`: it finished, and git sees nothing new in its folder.
+    """One session. `finished` turns since then; `unchanged`: it finished, and git shows nothing new in its folder.
 
-    `words` is what Wakeful did about it or what is wrong, `untrusted` what it asks or was doing. `shared_with` others of
-    this report work in the same folder, so that its figures are theirs, too.
+    `words` is Wakeful's action or the problem, `untrusted` the question or the work. `shared_with` other sessions of
+    this report work in the same folder and have the same figures.
     """
 
     id: SessionId
@@ -116,7 +117,7 @@ class SessionReport(Struct, frozen=True):
 
 
 class ReportTotals(Struct, frozen=True):
-    """Sessions, each counted once in every figure that is true of it; folders count once, whoever works in them."""
+    """Each session counts once in every figure that applies to it; each folder counts once."""
 
     sessions: int
     finished: int
@@ -132,11 +133,11 @@ class ReportTotals(Struct, frozen=True):
     unpushed_files: int
     input_tokens: int
     output_tokens: int
-    # By the prices configured; null where nobody said what a token costs.
+    # By the configured prices; null without prices.
     cost_usd: float | None
     # Open problems that none of the figures above counts.
     trouble: int = 0
-    # Everybody who waits, is held, is dead or is in trouble now, each once: those whom `wakeful ls` counts, and the held.
+    # Sessions that wait, are held, dead or have a problem now, each once: those that `wakeful ls` counts, and the held.
     needs_you: int = 0
 
 
@@ -155,8 +156,7 @@ class Report(Struct, frozen=True):
 
 
 class ReportHistory(Struct, frozen=True):
-    """What is remembered of the time since `since`: by session its moves and the turns that ended well, incidents, and who
-    is held by which checkpoint."""
+    """Stored facts since `since`: transitions and finished turns by session, incidents, and open checkpoints."""
 
     since: float
     moves: Mapping[SessionId, Sequence[TransitionCount]]
@@ -169,9 +169,9 @@ _NEEDS_PERSON: Final = frozenset({Attention.PERSON, Attention.LOGIN})
 
 
 def belongs_in_report(record: SessionRecord, history: ReportHistory, *, listed: bool = True) -> bool:
-    """Whether a session belongs into the report: it was heard since, or somebody has to see to it now.
+    """Whether a session belongs in the report: it was active since, or a person has to act now.
 
-    `listed`: lists show it, so that whatever they count as a problem is counted here.
+    `listed`: lists show it, so the report counts the same problems.
     """
     if record.attention in _NEEDS_PERSON or record.id in history.held:
         return True
@@ -191,15 +191,16 @@ def make_report(
     paused: PauseRecord | None = None,
     notes: Sequence[str] = (),
 ) -> Report:
-    """The report of these sessions, who needs a person first."""
+    """The report of these sessions; those that need a person come first."""
     revivals = _revivals(history)
-    roots = [_folder(each, folders) for each in accounts]
-    shared = _count_by_root(folder.root for folder in roots if folder is not None and not folder.problem)
+    roots = [folders.get(each.folder) if each.folder is not None else None for each in accounts]
+    shared = Counter(folder.root for folder in roots if folder is not None and not folder.problem)
     sessions = [
         _session(facts, history, revivals, folder, shared, policy)
         for facts, folder in zip(accounts, roots, strict=True)
     ]
-    sessions.sort(key=_order)
+    order = tuple(ReportSection)
+    sessions.sort(key=lambda each: (order.index(each.part), -(_wall(each.since) or 0.0), each.id))
     totals = _totals(sessions, {each.root: each for each in roots if each is not None})
     return Report(
         schema=SCHEMA,
@@ -215,7 +216,7 @@ def make_report(
 
 
 def status_line_of(totals: ReportTotals, *, paused: bool) -> str:
-    """One line for a status bar: who needs you first, and a word when nobody does."""
+    """One line for a status bar: sessions that need you first, or that none does."""
     parts = [
         f"{count} {word}"
         for count, word in (
@@ -231,7 +232,6 @@ def status_line_of(totals: ReportTotals, *, paused: bool) -> str:
 
 
 def needs_you_text(count: int) -> str:
-    """`2 need you`."""
     return f"{count} need{'s' if count == 1 else ''} you"
 
 
@@ -273,7 +273,7 @@ def _session(
         cost_usd=_cost(facts.spent, policy),
         folder=folder,
         shared_with=shared.get(folder.root, 1) - 1 if folder is not None else 0,
-        untrusted=_question_text(record),
+        untrusted=next(iter(finding.untrusted), "") if finding else wait.untrusted if wait else "",
     )
 
 
@@ -294,7 +294,7 @@ def _section_of(record: SessionRecord, *, held: bool, revived: bool, finished: i
 
 
 def _count_finished(facts: ReportInput, known: FinishedTurns | None, since: float) -> int:
-    """Turns that ended well: the stored ones, and the newest one where no transition tells of it yet."""
+    """Turns that ended well: the stored ones, and the newest one if no transition has it yet."""
     newest = facts.turn_ended_at
     is_news = newest is not None and newest >= since and (known is None or newest > known.newest_at)
     return (known.count if known is not None else 0) + is_news
@@ -310,7 +310,7 @@ def _count_deaths(record: SessionRecord, moves: Sequence[TransitionCount], since
 
 
 def _revivals(history: ReportHistory) -> dict[SessionId, str]:
-    """Who was brought back since then, and what became of it: it may have been given up after that."""
+    """Sessions that were resumed since then, and the outcome: one may have been given up after that."""
     return {
         member.id: member_text(member)
         for incident in history.incidents
@@ -324,16 +324,6 @@ def _is_revived(member: Member, incident: Incident, since: float) -> bool:
         return True
     is_recent = incident.updated_at >= since and (member.left_at is None or member.left_at >= since)
     return member.fate is MemberStatus.REVIVED and is_recent
-
-
-def _question_text(record: SessionRecord) -> str:
-    if record.findings:
-        return next(iter(record.findings[0].untrusted), "")
-    return record.expected_waits[0].untrusted if record.expected_waits else ""
-
-
-def _folder(facts: ReportInput, folders: Mapping[str, GitChanges]) -> GitChanges | None:
-    return folders.get(facts.folder) if facts.folder is not None else None
 
 
 def _cost(spent: TokenUsage | None, policy: Policy) -> float | None:
@@ -371,20 +361,6 @@ def _is_open_problem(session: SessionReport) -> bool:
     is_death = session.died > 0 and session.health is Health.DEAD
     counted = session.part is ReportSection.WAITING or session.held is not None or is_death
     return session.attention in NEEDS_YOU and not counted
-
-
-_SECTION_ORDER: Final = tuple(ReportSection)
-
-
-def _order(session: SessionReport) -> tuple[int, float, str]:
-    return _SECTION_ORDER.index(session.part), -(_wall(session.since) or 0.0), session.id
-
-
-def _count_by_root(roots: Iterable[str]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for root in roots:
-        counts[root] = counts.get(root, 0) + 1
-    return counts
 
 
 def _wall(stamp: str | None) -> float | None:

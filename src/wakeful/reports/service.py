@@ -35,10 +35,10 @@ from wakeful.storage.note_decoding import decode_note_values
 
 class WorkFolders(Protocol):
     async def inspect(self, folder: str, since_wall: float) -> GitChanges:
-        """What was done in it since then. Never raises: what could not be seen is the answer's `problem`."""
+        """The changes since then. Never raises: a failure is the answer's `problem`."""
 
 
-# A door's caller waits ten seconds.
+# An HTTP caller waits ten seconds.
 FOLDERS_SECONDS_MAX: Final = 6.0
 FOLDERS_MAX: Final = 60
 FOLDERS_AT_ONCE: Final = 4
@@ -51,8 +51,6 @@ _decode_checkpoint: Final = json_decoder(Checkpoint)
 
 
 class ReportStore(Protocol):
-    """What is remembered; the store is one."""
-
     async def transition_counts(self, since: float) -> list[TransitionCount]: ...
 
     async def finished_turns(self, since: float) -> list[FinishedTurns]: ...
@@ -61,8 +59,6 @@ class ReportStore(Protocol):
 
 
 class ReportSources(Protocol):
-    """What a report asks of the other parts."""
-
     def read_last_events(self, session_id: SessionId, limit: int) -> list[Event]:
         """The newest events of a session's log."""
 
@@ -74,8 +70,6 @@ class ReportSources(Protocol):
 
 
 class ReportService:
-    """Makes reports. Holds nothing."""
-
     def __init__(
         self,
         *,
@@ -96,7 +90,7 @@ class ReportService:
     async def report_since(
         self, since_wall: float, *, with_folders: bool = True, notes: Sequence[str] = ()
     ) -> Report:
-        """Without folders neither git nor a log is read: what a status bar asks for every few seconds."""
+        """Without folders neither git nor a log is read: a status bar asks for it every few seconds."""
         history = await self._history(since_wall)
         listed = {each.subject.id for each in self._registry.list_unfolded(self._clock.now())}
         involved = [
@@ -128,7 +122,7 @@ class ReportService:
         return ReportHistory(since_wall, by_session, found, await self._open_checkpoints(), finished)
 
     async def _open_checkpoints(self) -> dict[str, int]:
-        """Who waits for a person's decision, and in which checkpoint."""
+        """The open checkpoints by session."""
         decided = {note.key for note in await self._store.notes(checkpoints.DECISION_KIND)}
         notes = [note for note in await self._store.notes(checkpoints.KIND) if note.key not in decided]
         found = decode_note_values(notes, _decode_checkpoint)
@@ -148,7 +142,7 @@ class ReportService:
     async def _token_usage(
         self, involved: Sequence[TrackedSession], since_wall: float
     ) -> dict[SessionId, TokenUsage]:
-        """What each has used since then, by its log; the most recent ones, in a thread of its own."""
+        """The usage of the most recent sessions since then, read from their logs in a thread."""
         newest = sorted(involved, key=lambda each: -each.last_seen_wall)[:LOGS_MAX]
         found: dict[SessionId, TokenUsage] = {}
         for session in newest:
@@ -178,7 +172,7 @@ class ReportService:
 
 
 def token_usage_since(events: Sequence[Event], since_wall: float, began_wall: float | None) -> TokenUsage:
-    """Tokens of the events since then. Not whole where the oldest event that was read is younger than that moment."""
+    """Tokens of the events since then. Not whole if the oldest event that was read is younger than that time."""
     counted = [each for each in events if isinstance(each, SpentEvent) and each.at >= since_wall]
     first = next((each.at for each in events if each.at), None)
     # Times are kept to the millisecond.

@@ -43,7 +43,7 @@ _PROJECT_CHARS_MAX: Final = 24
 
 
 def chat_text(report: Report) -> str:
-    """As one message, who needs somebody first; what does not fit is said to be missing."""
+    """One message, sessions that need you first; it says what did not fit."""
     since_wall, now_wall = (datetime.fromisoformat(each).timestamp() for each in (report.since, report.until))
     heading = f"The last {format_length(now_wall - since_wall)}"
     lines = [line.strip() for line in report_lines(report, heading, now_wall, in_columns=False)]
@@ -58,7 +58,6 @@ def chat_text(report: Report) -> str:
 
 
 def report_lines(report: Report, heading: str, now_wall: float, *, in_columns: bool = True) -> Iterator[str]:
-    """Every line of it, plain."""
     yield from pause_lines(report.paused)
     yield heading
     if not report.sessions:
@@ -117,7 +116,6 @@ def _session(session: SessionReport, called: str, width: int, now_wall: float) -
 
 
 def _status_text(session: SessionReport, now_wall: float) -> str:
-    """What is to be said of it now."""
     about = plain(call_text(session.untrusted), 100) if session.untrusted else ""
     since = session.since
     ago = age(now_wall - datetime.fromisoformat(since).timestamp()) if since is not None else ""
@@ -139,7 +137,7 @@ def _status_text(session: SessionReport, now_wall: float) -> str:
 
 
 def _results_text(session: SessionReport) -> str:
-    """What it left behind: git's word, and what it used."""
+    """The results in git, and the usage."""
     parts = [*_folder_parts(session.folder, unchanged=session.unchanged)]
     if session.shared_with:
         parts.append(f"shared with {_count(session.shared_with, 'other session')}")
@@ -187,10 +185,8 @@ AGO_SECONDS_MAX: Final = 40 * 365 * 86_400.0
 _TIME_OF_DAY: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
 
-class BadMoment(OperatorError):
+class BadMoment(OperatorError, code="bad-moment"):
     """{shown!r} is no moment: write how long ago, like 30m, 24h, 7d or 4w, or a time like 22:00 or 2026-02-05T10:00:00Z."""
-
-    code = "bad-moment"
 
 
 def parse_moment(text: str, now_wall: float) -> float:

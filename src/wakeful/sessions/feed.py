@@ -12,9 +12,11 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wakeful.core.ids import SessionId
 from wakeful.sessions.prompt_timeouts import SupervisionEvent
+from wakeful.sessions.session import TrackedSession, TransitionKey
 
 BATCH_SECONDS: Final = 0.05
 # At 20 messages a second this is half a minute of not reading.
@@ -22,7 +24,7 @@ QUEUED_MESSAGES_MAX: Final = 600
 # The same message waits for all listeners, so this bounds what waits for one and for all of them. 20,000 sessions that change
 # at once are 24 MB.
 QUEUED_BYTES_MAX: Final = 32 * 1024 * 1024
-# Whatever is being sent is copied for each listener: a large batch goes out in pieces.
+# A message in transit is copied for each listener, so a large batch goes out in pieces.
 MESSAGE_BYTES_MAX: Final = 32 * 1024
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -40,8 +42,18 @@ class SessionChange(Struct, frozen=True, gc=False):
     record: msgspec.Raw
 
 
+def change_of(session: TrackedSession, before: TransitionKey | None, reason: str) -> SessionChange:
+    record = session.record
+    assert record is not None, "a change follows a judgement"
+    old_state, old_health = before[:2] if before else (None, None)
+    body = msgspec.Raw(session.body())
+    return SessionChange(
+        record.id, old_state, record.state, old_health, record.health, reason, record.updated_at, body
+    )
+
+
 class FeedSubscriber:
-    """One subscriber's queue of encoded messages: one entry for what was said at once, however many messages that is."""
+    """One subscriber's queue of encoded messages; an entry is a batch of messages."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[Sequence[bytes]] = asyncio.Queue(QUEUED_MESSAGES_MAX)
@@ -49,7 +61,7 @@ class FeedSubscriber:
         self.is_dropped = False
 
     def offer(self, messages: Sequence[bytes]) -> None:
-        """Queue messages, or give the listener up if too many wait already."""
+        """Queue messages, or drop the listener if too many wait already."""
         if self.is_dropped:
             return
         self._bytes += _size(messages)
@@ -59,7 +71,7 @@ class FeedSubscriber:
             self._queue.put_nowait(messages)
 
     def drop(self) -> None:
-        """Let the listener finish after what it has not read yet is thrown away."""
+        """Discard unread messages and end the listener."""
         self.is_dropped = True
         while not self._queue.empty():
             self._queue.get_nowait()
@@ -87,12 +99,14 @@ class Feed:
         return bool(self._subscribers)
 
     def publish(self, changes: Iterable[SessionChange]) -> None:
-        """Announce changes; of several of one session the newest is sent, with what it was before the first."""
+        """Announce changes. Several changes of one session become one, from the first old state to the newest."""
         if not self._subscribers:
             return
         for change in changes:
-            first = self._changes.get(change.session_id)
-            self._changes[change.session_id] = change if first is None else _merge(first, change)
+            first = self._changes.get(change.session_id, change)
+            if (first.old_state, first.old_health) != (change.old_state, change.old_health):
+                change = replace(change, old_state=first.old_state, old_health=first.old_health)  # noqa: PLW2901
+            self._changes[change.session_id] = change
         if self._timer is None and self._changes:
             self._timer = asyncio.get_running_loop().call_later(BATCH_SECONDS, self._send)
 
@@ -101,11 +115,10 @@ class Feed:
         self._offer_all(b'{"agent":' + agent_change + b"}")
 
     def publish_overview(self, overview: bytes) -> None:
-        """Say hello again, with what the daemon now says of itself: it was paused, or goes on."""
+        """Send the daemon's overview again, after a pause began or ended."""
         self._offer_all(b'{"hello":' + overview + b"}")
 
     def publish_supervision(self, event: SupervisionEvent) -> None:
-        """Tell of a running prompt's timers."""
         self._offer_all(b'{"supervision":' + _encode(event) + b"}")
 
     @contextmanager
@@ -118,7 +131,7 @@ class Feed:
             self._subscribers.discard(listener)
 
     def close(self) -> None:
-        """End every listener, so that connections close by themselves."""
+        """End every listener, so that their connections close."""
         if self._timer is not None:
             self._timer.cancel()
         for listener in self._subscribers:
@@ -153,10 +166,3 @@ def _encode_batch(changes: Iterable[bytes]) -> bytes:
 
 def _size(messages: Iterable[bytes]) -> int:
     return sum(map(len, messages))
-
-
-def _merge(first: SessionChange, newest: SessionChange) -> SessionChange:
-    """One change for both: whoever compares old and new misses nothing that lasted."""
-    if (first.old_state, first.old_health) == (newest.old_state, newest.old_health):
-        return newest
-    return msgspec.structs.replace(newest, old_state=first.old_state, old_health=first.old_health)

@@ -12,7 +12,7 @@ from typing import Final
 
 
 class HealthTrigger(StrEnum):
-    """Five kinds of evidence, and the sixth: the verdict over all of them."""
+    """Five kinds of evidence, and the verdict over all of them."""
 
     SESSION = "a start, a resume, a stop, and the way to it opened, shut or lost"
     ACTIVITY = "what its log or its client's events say of a prompt"
@@ -37,7 +37,7 @@ WRITERS: Final[Mapping[str, frozenset[HealthTrigger]]] = {
     "alive_to": frozenset({_T.RESTART, _T.VERDICT}),
     "broken_at": frozenset({_T.RESTART, _T.VERDICT}),
 }
-"""`eligible_for_wake` and `ineligibility_reason` follow from these by one function, `updated_at` from every write."""
+"""One function derives `eligible_for_wake` and `ineligibility_reason` from these; every write sets `updated_at`."""
 
 
 def fields_written_by(*triggers: HealthTrigger) -> frozenset[str]:

@@ -19,14 +19,14 @@ from wakeful.core.waiting import wait_for_event_or_deadline
 from wakeful.storage.base import Transition
 
 EVENT: Final = "session.health.update.after"
-# A hundred sessions that change at once are a hundred programs, and these are not the machine's only ones.
+# A hundred sessions that change at once must not start a hundred programs.
 AT_ONCE_MAX: Final = 4
 _encode: Final = msgspec.json.Encoder().encode
 
 log = logging.getLogger("wakeful")
 
 RunProgram = Callable[[bytes], Awaitable[str | None]]
-"""Runs the program with this on its standard input; what went wrong, or None. Ends by its own deadline."""
+"""Runs the program with these bytes on standard input, with its own deadline. Returns an error text or None."""
 
 
 class HealthUpdate(Struct, frozen=True):
@@ -44,7 +44,7 @@ class HealthUpdate(Struct, frozen=True):
 
 
 class HealthHook:
-    """Transitions in, programs out."""
+    """Reports each session's changes, at intervals."""
 
     def __init__(self, clock: Clock, run: RunProgram, min_interval_seconds: float) -> None:
         self._clock = clock
@@ -55,7 +55,7 @@ class HealthHook:
         self._wakeup = asyncio.Event()
 
     def on_transitions(self, transitions: Sequence[Transition]) -> None:
-        """Sessions changed. One that is seen for the first time has not."""
+        """Sessions changed. The first sight of a session is no change."""
         for each in transitions:
             first = self._pending.get(each.session_id, each)
             if not first.old_health:
@@ -66,7 +66,7 @@ class HealthHook:
             self._wakeup.set()
 
     async def run(self) -> None:
-        """Tell whatever is owed as soon as it may be told, until cancelled."""
+        """Report each pending change as soon as its interval allows, until cancelled."""
         while True:
             self._wakeup.clear()
             due = [
@@ -75,27 +75,20 @@ class HealthHook:
             for begin in range(0, len(due), AT_ONCE_MAX):
                 await asyncio.gather(*(self._report(each) for each in due[begin : begin + AT_ONCE_MAX]))
             if not due:
-                await self._wait_until_due()
-
-    async def _wait_until_due(self) -> None:
-        """Until something new is owed, or something owed may be told."""
-        first = min((self._next_awake.get(each, 0.0) for each in self._pending), default=None)
-        await wait_for_event_or_deadline(self._clock, self._wakeup, first)
+                first = min((self._next_awake.get(each, 0.0) for each in self._pending), default=None)
+                await wait_for_event_or_deadline(self._clock, self._wakeup, first)
 
     async def _report(self, session_id: SessionId) -> None:
         owed = self._pending.pop(session_id)
         if (owed.old_state, owed.old_health) == (owed.new_state, owed.new_health):
             return
-        self._next_awake[session_id] = self._clock.now().awake + self._min_interval_seconds
+        now = self._clock.now().awake
+        self._next_awake[session_id] = now + self._min_interval_seconds
         if len(self._next_awake) > len(self._pending) + 1000:
-            self._forget_intervals()
+            self._next_awake = {each: at for each, at in self._next_awake.items() if at > now}
         problem = await self._run_program(_encode(_update(owed)))
         if problem is not None:
             log.warning("the hook %s failed for %s: %s", EVENT, session_id, problem)
-
-    def _forget_intervals(self) -> None:
-        now = self._clock.now().awake
-        self._next_awake = {each: at for each, at in self._next_awake.items() if at > now}
 
 
 def _update(owed: Transition) -> HealthUpdate:

@@ -18,8 +18,6 @@ from wakeful.sessions.registry import SessionRegistry
 
 
 class TimerStage(StrEnum):
-    """What a timer says."""
-
     PROGRESS = "progress"
     WARNING = "inactivity_warning"
     TIMEOUT = "inactivity_timeout"
@@ -35,7 +33,7 @@ class TimerRules(Struct, frozen=True):
 
 
 class Timer(Struct, frozen=True):
-    """One prompt as its timers know it: since when it runs, and what was said about it so far."""
+    """The timer of one prompt: its start, its last progress, and the last stage that was reported."""
 
     since: Instant
     progress_at: Instant
@@ -44,7 +42,7 @@ class Timer(Struct, frozen=True):
 
 
 class SupervisionEvent(Struct, frozen=True):
-    """What the push feed tells of a running prompt."""
+    """A message of the push feed about a running prompt."""
 
     session_id: SessionId
     event: TimerStage
@@ -54,16 +52,15 @@ class SupervisionEvent(Struct, frozen=True):
 
 
 def new_timer(since: Instant) -> Timer:
-    """The timer of a prompt that begins."""
     return Timer(since, since, since)
 
 
 def check_timer(
     timer: Timer, progress_at: Instant, rules: TimerRules, now: Instant
 ) -> tuple[Timer, TimerStage | None]:
-    """The timer after a look at its prompt, and what is to be said now: each stage once for each silence."""
+    """The timer after a check, and the stage to report now: each stage once for each silence."""
     if progress_at > timer.progress_at:
-        # It moves again: whatever was said of its silence is over.
+        # Progress ends the reported silence.
         timer = Timer(timer.since, progress_at, timer.announced_at)
     idle_seconds = now.seconds_since(timer.progress_at)
     if idle_seconds >= rules.timeout_seconds:
@@ -83,7 +80,6 @@ def check_timer(
 
 
 def stage_summary(stage: TimerStage, idle_seconds: float) -> str:
-    """What a stage means, for people."""
     minutes, seconds = divmod(int(idle_seconds), 60)
     span = f"{minutes} min" if minutes else f"{seconds} s"
     return {
@@ -97,8 +93,6 @@ log = logging.getLogger("wakeful")
 
 
 class TimerListener(Protocol):
-    """Hears of the timers."""
-
     def publish_supervision(self, event: SupervisionEvent) -> None:
         """A timer reached its next stage."""
 
@@ -124,7 +118,7 @@ class SupervisionTimers:
             await self._clock.sleep(self._rules.look_seconds)
 
     def check(self) -> None:
-        """Look at every running prompt once; timers of those that ended end with them."""
+        """Check every running prompt once; the timer of an ended prompt ends with it."""
         now = self._clock.now()
         before, self._timers = self._timers, {}
         for session in self._registry.sessions.values():
@@ -133,7 +127,7 @@ class SupervisionTimers:
                 continue
             timer = before.get(record.id) or new_timer(progress_at or now)
             if record.state is State.WAITING:
-                # It waits for a person, who may take all night: this silence is no inactivity.
+                # It waits for a person, which may take all night: this silence is no inactivity.
                 self._timers[record.id] = new_timer(now)
                 continue
             timer, stage = check_timer(timer, progress_at or timer.progress_at, self._rules, now)
@@ -144,7 +138,7 @@ class SupervisionTimers:
                 self._listener.on_timeout(record.id)
 
     def warnings(self, session_id: SessionId) -> tuple[str, ...]:
-        """What is to be said of a session's prompt; nothing while it makes progress."""
+        """The warning about a session's prompt; none while it makes progress."""
         timer = self._timers.get(session_id)
         if timer is None or timer.reported_stage is None:
             return ()

@@ -11,31 +11,25 @@ from typing import Final, Protocol
 from wakeful.core.ids import SessionId
 from wakeful.judging.findings import State
 from wakeful.judging.wake_eligibility import Reachability
+from wakeful.sessions.feed import Feed
 from wakeful.sessions.session import TrackedSession
 from wakeful.sessions.supervisor import Supervisor
 
-# Whoever listens hears of a lost way this late, as long as there are no more managed sessions than are looked at once.
+# Listeners hear of a lost connection this late, if no more sessions are managed than are checked at once.
 CHECK_SECONDS: Final = 5.0
-# Some 50 microseconds each: a thousandth of a core, however many there are.
+# About 50 microseconds each: a thousandth of a core, however many there are.
 CHECKED_AT_ONCE_MAX: Final = 100
 
 
 class ReachSource(Protocol):
-    """Tells whether prompts reach a session. The supervisor's host is one."""
+    """Knows whether prompts reach a session. The supervisor's host is one."""
 
     def reach(self, session_id: SessionId) -> Reachability:
         """Whether Wakeful may act on a managed session, and whether a prompt would arrive there now."""
 
 
-class FeedSubscribers(Protocol):
-    """The change feed, as far as it is asked whether anything listens."""
-
-    @property
-    def has_subscribers(self) -> bool: ...
-
-
 class ReachabilityChecker:
-    """Looks, and has a session judged anew where it saw something else than its record says."""
+    """Compares reachability with the records, and has sessions judged again where they differ."""
 
     def __init__(self, supervisor: Supervisor, source: ReachSource) -> None:
         self._supervisor = supervisor
@@ -44,7 +38,7 @@ class ReachabilityChecker:
         self._due: list[TrackedSession] = []
 
     def check(self, session: TrackedSession) -> None:
-        """Judge a session anew whose way was opened, shut or lost since it was judged."""
+        """Judge a session again whose reachability changed since it was judged."""
         record = session.record
         if record is None or not session.subject.is_managed:
             return
@@ -58,20 +52,19 @@ class ReachabilityChecker:
             pass
 
     def check_some(self) -> None:
-        """The next so many of the managed ones, in turn."""
+        """Check the next CHECKED_AT_ONCE_MAX managed sessions, in turn."""
         self._due = self._due or list(self._known.managed)
         now, self._due = self._due[:CHECKED_AT_ONCE_MAX], self._due[CHECKED_AT_ONCE_MAX:]
         for session in now:
             self.check(session)
 
     async def check_all(self) -> None:
-        """Every managed one, in slices."""
         for count, session in enumerate(list(self._known.managed), 1):
             self.check(session)
             if not count % CHECKED_AT_ONCE_MAX:
                 await asyncio.sleep(0)
 
-    async def run(self, feed: FeedSubscribers) -> None:
+    async def run(self, feed: Feed) -> None:
         """Check while the feed has subscribers, until cancelled."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)

@@ -28,14 +28,14 @@ _LOG_PROVIDERS: Final = frozenset({"events", "tool-use"})
 
 
 class OldLog(Struct, frozen=True, gc=False):
-    """A log nobody has written to for long: known, counted, not read."""
+    """A log without recent writes: known and counted, not read."""
 
     subject: SessionIdentity
     last_wall: float
 
 
 class Query(Struct, frozen=True):
-    """What a list is asked for. `all` includes sessions folded for their age."""
+    """The filters of a list. `all` includes sessions folded for their age."""
 
     all: bool = False
     health: Health | None = None
@@ -104,7 +104,6 @@ class KnownSessions:
         return self._managed
 
     def notify_waiters(self, session_id: SessionId) -> None:
-        """Wake everything that waits for this session."""
         for event in self.waiters.get(session_id, ()):
             event.set()
 
@@ -154,7 +153,6 @@ class SessionRegistry:
         return session_id in self.sessions or session_id in self.old_logs
 
     def unfold(self, session_id: SessionId, read: bool) -> None:
-        """As `SessionLoader.unfold`."""
         self._loader.unfold(session_id, read)
 
     def check_reachability(self, session: TrackedSession) -> None:
@@ -196,7 +194,7 @@ class SessionRegistry:
         return named[0] if len(named) == 1 else session_id
 
     def _find_by_name(self, name: str) -> list[SessionId]:
-        """The living sessions that a person called so; those that ended only if none lives."""
+        """The living sessions with this name; those that ended only if none lives."""
         called = [each for each, known in self.names.items() if known == name and each in self.sessions]
         return [each for each in called if self.sessions[each].presence.living_processes] or called
 
@@ -208,7 +206,7 @@ class SessionRegistry:
             yield ids[index]
 
     def page(self, query: Query, now: Instant) -> Page:
-        """Records in order of id from `cursor` on, each proven; stable while sessions come and go."""
+        """Records in order of id from `cursor` on, reachability checked; stable while sessions come and go."""
         ids = self.ids()
         oldest, limit, picky = self._fold_before_wall(now), min(query.limit, LIMIT_MAX), query.has_filters
         if not (query.all or query.cursor or picky or limit < len(self.sessions)):
@@ -238,9 +236,9 @@ class SessionRegistry:
         return Page(bodies, folded, None)
 
     def _page_of_unfolded(self, oldest: float) -> Page:
-        """The question asked most often, answered in a tenth of the time."""
+        """The most frequent query, in a tenth of the time."""
         self._check_unfolded(oldest)
-        # Once over them, and no call for those that are encoded: ten thousand lie far apart in memory.
+        # One pass, and no call for encoded ones: ten thousand are far apart in memory.
         bodies = [
             each.encoded_record or each.body()
             for each in self._known.sorted_sessions()
@@ -258,13 +256,13 @@ class SessionRegistry:
         return now.wall - self._fold_after_seconds
 
     def list_unfolded(self, now: Instant) -> list[TrackedSession]:
-        """Everybody whom lists do not fold, judged and proven, in no order."""
+        """The judged sessions that lists do not fold, reachability checked, in no order."""
         oldest = self._fold_before_wall(now)
         self._check_unfolded(oldest)
         return [each for each in self.sessions.values() if each.record and each.last_seen_wall >= oldest]
 
     def counts(self, now: Instant) -> dict[str, dict[str, int]]:
-        """How many sessions stand where, folded ones apart."""
+        """Numbers of sessions by health and state, without folded ones."""
         shown = self.list_unfolded(now)
         return {
             "health": dict(Counter(each.record.health for each in shown if each.record)),
@@ -305,7 +303,7 @@ def _matches(record: SessionRecord, query: Query) -> bool:
 def _wait_result(record: SessionRecord | None, until: State) -> WaitResult | None:
     if record is None:
         return None
-    # Who is detached is as idle as anybody; it only cannot be told so.
+    # A detached session is idle; only prompts cannot reach it.
     if record.state is until or (record.state is State.DETACHED and until is State.IDLE):
         return WaitResult.REACHED
     if record.health is Health.DEAD:

@@ -21,7 +21,7 @@ from wakeful.sessions.session import transition_key_of
 from wakeful.storage.base import SessionRow, Store, Transition
 
 REASON: Final = "repaired"
-# What a session cannot still be when nothing of it is there.
+# States that need evidence: a session without any cannot be in them.
 UNFINISHED: Final = frozenset(
     {State.IDLE, State.PROMPTING, State.WAITING, State.STOPPING, State.STARTING, State.DETACHED}
 )
@@ -47,7 +47,7 @@ class RepairChange(Struct, frozen=True):
 
 
 class Repair(Struct, frozen=True):
-    """What a repair changed, or would."""
+    """What a repair changed, or would change."""
 
     session_id: SessionId
     dry_run: bool
@@ -63,8 +63,6 @@ class SessionRefresher(Protocol):
 
 
 class Repairs:
-    """Compares what is stored with what is there."""
-
     def __init__(
         self, store: Store, registry: SessionRegistry, clock: Clock, observer: SessionRefresher
     ) -> None:
@@ -74,7 +72,7 @@ class Repairs:
         self._observer = observer
 
     async def repair(self, text: str, *, dry_run: bool) -> Repair:
-        """Mend the stored record of a session, or say what would be mended. Raises SessionNotFound, BadSessionId."""
+        """Repair the stored record of a session, or list the changes. Raises SessionNotFound, BadSessionId."""
         row = await self._row(text)
         if row is None:
             return Repair(self._registry.resolve(text), dry_run, (), "nothing is stored of it yet")
@@ -94,7 +92,7 @@ class Repairs:
         return Repair(row.id, dry_run, changes, "mended")
 
     async def _row(self, text: str) -> SessionRow | None:
-        """What the store has; also of a session that nothing else is left of."""
+        """The stored row; also of a session that has no other trace."""
         rows = {row.id: row for row in await self._store.sessions()}
         try:
             return rows.get(self._registry.resolve(text))
@@ -135,7 +133,7 @@ def _decode_row(row: SessionRow) -> SessionRecord | None:
 
 
 def _changes(stored: SessionRecord | None, true: SessionRecord) -> tuple[RepairChange, ...]:
-    """Only what tells one standing from another; times move without being wrong."""
+    """Only fields that make a transition: times differ without being wrong."""
     if stored is None:
         return (RepairChange("schema", None, true.schema),)
     if transition_key_of(stored) == transition_key_of(true):

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from wakeful.core.clock import Instant
 from wakeful.core.process import ProcessState
 from wakeful.judging.activity import Activity
+from wakeful.judging.activity_redaction import redacted_activity, redacted_process
 from wakeful.judging.evidence import AgentProcess, Pane, RuntimeState, SessionIdentity
 from wakeful.judging.findings import Attention, FindingCode, Health, State, Verdict
 from wakeful.judging.session_record import SessionRecord, health_view
@@ -19,11 +20,11 @@ _encode: Final = msgspec.json.Encoder().encode
 _code: Final = attrgetter("code")
 
 TransitionKey = tuple[State, Health, tuple[FindingCode, ...], Attention, bool, bool]
-"""What must differ for a change to be a transition; times and texts move without one."""
+"""A change of this key is a transition; a change of times and texts is none."""
 
 
 class SessionSnapshot(Struct):
-    """What outlives the daemon beside a bookmark. Instants are only good within the boot they were taken in."""
+    """The stored state of a session, beside its bookmark. Instants are valid only within their boot."""
 
     boot_id: str
     activity: Activity
@@ -44,14 +45,14 @@ class TrackedSession(Struct, gc=False):
     check_at: float | None = None
     # False while a log is known by its name and age only.
     is_log_read: bool = True
-    # The last sign of it that people can compare with a clock; for ever while its agent lives.
+    # Wall time of the last evidence; infinite while its agent lives.
     last_seen_wall: float = inf
-    # The record's bytes once somebody read them: `body` makes them.
+    # The record's bytes, made by `body` at the first read.
     encoded_record: bytes | None = None
     _health_body: bytes | None = None
 
     def update(self, verdict: Verdict, record: SessionRecord) -> None:
-        """Take a new verdict; the record is encoded when somebody first reads it."""
+        """Set a new verdict and record; `body` encodes the record later."""
         self.verdict, self.record = verdict, record
         self.encoded_record = self._health_body = None
         last_at = self.activity.last_at
@@ -60,14 +61,13 @@ class TrackedSession(Struct, gc=False):
         )
 
     def body(self) -> bytes:
-        """The record as every door sends it."""
+        """The encoded record, as every interface sends it."""
         if self.encoded_record is None:
             assert self.record is not None, "a session is judged before it is shown"
             self.encoded_record = _encode(self.record)
         return self.encoded_record
 
     def health_body(self) -> bytes:
-        """The health fields as every listener sends them."""
         if self._health_body is None:
             assert self.record is not None, "a session is judged before it is shown"
             self._health_body = _encode(health_view(self.record))
@@ -85,10 +85,17 @@ def transition_key_of(record: SessionRecord) -> TransitionKey:
     )
 
 
+def snapshot_of(session: TrackedSession, boot_id: str) -> bytes:
+    """The encoded `SessionSnapshot`, redacted."""
+    runtime = session.presence
+    holders = {pid: redacted_process(process) for pid, process in runtime.holders.items()}
+    activity = redacted_activity(session.activity)
+    return _encode(SessionSnapshot(boot_id, activity, holders, runtime.pane, runtime.written_after_at))
+
+
 def transition_of(
     session: TrackedSession, before: TransitionKey | None, reason: str, at: float
 ) -> Transition:
-    """The change from one standing to the newest one, with the record it led to."""
     record = session.record
     assert record is not None, "a transition follows a judgement"
     return Transition(
@@ -105,7 +112,7 @@ def transition_of(
 
 
 def turn_ended_at(session: TrackedSession) -> float | None:
-    """When the newest turn that is known to have ended well did, in seconds of the epoch."""
+    """The wall time at which the newest turn known to have ended well ended."""
     record = session.record
     assert record is not None, "judged before its turns are counted"
     settled = not record.active_prompt and record.health is not Health.DEAD

@@ -2,16 +2,12 @@
 
 Evidence is applied immediately; judging is put off to the end of the loop's turn, so that a hundred lines of
 one session cost one verdict. One heap of deadlines wakes the supervisor: idle sessions cost nothing.
-`SupervisorHost` is the interface to the code that runs it (the daemon, a one-time check, a test),
-`EvidenceSources` the one to logs and processes.
 """
 
 import heapq
-import logging
 from collections.abc import Collection, Sequence
 from itertools import islice
-from math import inf
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -21,9 +17,7 @@ from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process, ProcessState
 from wakeful.judging.activity import Activity, fold
-from wakeful.judging.activity_redaction import redacted_activity, redacted_process
-from wakeful.judging.available_actions import is_cut_off
-from wakeful.judging.events import Event, FormatDrifted, LogOpened
+from wakeful.judging.events import Event, LogOpened
 from wakeful.judging.evidence import (
     LAST_LINES_SECONDS,
     STREAM,
@@ -40,97 +34,32 @@ from wakeful.judging.evidence import (
     note_late_write,
     remember_process,
 )
-from wakeful.judging.findings import ExpectedWait
-from wakeful.judging.judge import judge
-from wakeful.judging.session_record import build_record
 from wakeful.judging.thresholds import Policy
-from wakeful.judging.turn_state import TurnPhase
-from wakeful.judging.wake_eligibility import UNREACHABLE, Reachability
-from wakeful.sessions.feed import SessionChange
+from wakeful.sessions.feed import SessionChange, change_of
 from wakeful.sessions.registry import KnownSessions, OldLog
 from wakeful.sessions.session import (
     SessionSnapshot,
     TrackedSession,
     TransitionKey,
+    snapshot_of,
     transition_key_of,
     transition_of,
 )
+from wakeful.sessions.session_judge import SessionJudge, SessionOwners
+from wakeful.sessions.supervisor_host import EvidenceSources, SupervisorHost
 from wakeful.storage.base import Transition
 
-
-class SupervisorHost(Protocol):
-    """Runs the supervisor and uses its results. Every call comes from the loop in which the supervisor runs."""
-
-    def request_judging(self, supervisor: "Supervisor") -> None:
-        """Call its `judge_pending` soon."""
-
-    def set_timer(self, supervisor: "Supervisor", awake: float) -> None:
-        """Call its `on_timer` at this moment."""
-
-    def on_session_process(self, session_id: SessionId) -> None:
-        """A session has a new process, or its processes changed."""
-
-    def on_session_gone(self, session_id: SessionId) -> None:
-        """Its log is deleted and it has no process: the supervisor does not know it any more."""
-
-    def reach(self, session_id: SessionId) -> Reachability:
-        """Whether Wakeful may act on a managed session, and whether a prompt would arrive there now."""
-
-    def needs_approval(self, session_id: SessionId) -> bool:
-        """Whether an interrupted call of it may have had effects elsewhere: a person has to check before it goes on."""
-
-    def on_judged(self, transitions: list[Transition], changes: list[SessionChange]) -> None:
-        """Store and announce what was judged."""
-
-
-class EvidenceSources(Protocol):
-    """What the supervisor asks about logs and processes. A method that reports back gets the supervisor."""
-
-    def catch_up(self, session_id: SessionId) -> None:
-        """Let the log sources report everything new about a session, now."""
-
-    def watch(self, process: Process) -> ProcessState:
-        """Whether it is alive; if it is, its end will be reported."""
-
-    def find_agent_process(self, session_id: SessionId) -> None:
-        """A log grows and its writer is not known: find it."""
-
-    def find_named_process(
-        self, supervisor: "Supervisor", identity: SessionIdentity, pid: int, wall: float
-    ) -> None:
-        """A log says that the process with this pid wrote it, at this time: report which process that is."""
-
-    def find_pane(self, session_id: SessionId) -> None:
-        """A session has a new process: find the pane that shows it."""
-
-    def on_agent_exit(self, supervisor: "Supervisor", session_id: SessionId) -> None:
-        """Report the calls that its log does not show, and, now or later, the tools that it left running."""
-
-    def has_live_tool(self, agent: Process, within_seconds: float) -> bool:
-        """Whether the agent has a living descendant that was started within the last so many seconds."""
-
-
-_encode: Final = msgspec.json.Encoder().encode
 _decode_snapshot: Final = json_decoder(SessionSnapshot)
-# A few milliseconds of judging, then the loop may serve a request.
+# A few milliseconds of judging; then the loop can serve a request.
 JUDGED_AT_ONCE_MAX: Final = 100
-# So many tracebacks say what there is to say.
-UNJUDGED_LOGGED_MAX: Final = 10
-# A permission that was only guessed may have been given meanwhile: its call's process would show that. At first looked
-# for sooner than the 10 s after which people are told of a question, for a whole night once a minute.
-PROBE_SECONDS_MIN: Final = 5.0
-PROBE_SECONDS_MAX: Final = 60.0
-# So many deadlines that do not count any more are kept beside those of the sessions.
+# Deadlines that no longer count are kept up to this number beyond those of the sessions.
 DEADLINES_SPARE: Final = 1000
 # What a client's registry calls a dialog that a person opened between two turns.
 DIALOG_OPEN: Final = "dialog open"
 
 
-log = logging.getLogger("wakeful")
-
-
 class Supervisor:
-    """Implements the eyes' Witness. Everything runs in the daemon's one loop."""
+    """Implements the sources' EvidenceSink. Everything runs in the daemon's one loop."""
 
     def __init__(
         self,
@@ -144,7 +73,6 @@ class Supervisor:
     ) -> None:
         self.known = known
         self._clock = clock
-        self._policy = policy
         self._host = host
         self._sources = sources
         self._boot_id = boot_id
@@ -152,22 +80,17 @@ class Supervisor:
         self._deadlines: list[tuple[float, SessionId]] = []
         self._by_process: dict[Process, set[SessionId]] = {}
         self._stored_keys: dict[SessionId, TransitionKey] = {}
-        self._managed: dict[SessionId, ManagedSession] = {}
-        # Sessions of which somebody else's queue says that they run.
+        self._owners = SessionOwners()
+        self._judge = SessionJudge(clock, policy, self._owners, host, sources)
+        # Sessions that a queue of another program reports as running.
         self._queue_running: frozenset[SessionId] = frozenset()
-        self._agents: dict[SessionId, str | None] = {}
-        # Processes that a person ordered to be ended.
-        self._processes_stopped_by_person: set[Process] = set()
-        self._sessions_stopped_by_person: set[SessionId] = set()
-        # Clients that have begun no conversation yet, and what stands for it.
+        # Clients without a conversation yet, and the placeholder for it.
         self._awaited_conversations: dict[Process, SessionId] = {}
         self._withdrawn: list[SessionId] = []
-        # Those whose evidence raised an error, as far as the log tells of it.
-        self._unjudged: set[SessionId] = set()
         self._last_sleep: Sleep | None = None
 
     def restore_transition_keys(self, standings: dict[SessionId, TransitionKey]) -> None:
-        """What the store last knew, so that a restart is no transition."""
+        """The last stored states: a restart is no transition."""
         self._stored_keys = standings
 
     def on_events(
@@ -200,7 +123,7 @@ class Supervisor:
             if not session.presence.living_processes:
                 self._sources.find_agent_process(identity.id)
         if before and not self._has_only_come_up(session):
-            # The resume works: whether its pane shows it is asked again.
+            # The resume works: look up again whether its pane shows it.
             self._find_pane(identity.id)
         session.presence.vouched = identity.vouched or identity.id in self._queue_running
         self._mark_dirty(identity.id)
@@ -215,26 +138,14 @@ class Supervisor:
     ) -> None:
         session = self._track(identity)
         self._ensure_log_read(session)
-        if written_wall is not None and self._is_after_its_end(session, events, written_wall):
+        if written_wall is not None and _is_after_its_end(session, events, written_wall):
             return
         last_at = session.activity.last_at
         if live or last_at is None or self._instant(events[0], session.activity) > last_at:
             self._apply_events(session, identity, events, live=live)
 
-    def _is_after_its_end(
-        self, session: TrackedSession, events: Sequence[Event], written_wall: float
-    ) -> bool:
-        """Whether a report was written after every known process of its session had ended. A start may be news even so."""
-        holders = session.presence.holders.values()
-        ends = [
-            each.ended_at for each in holders if each.sight is ProcessState.DEAD and each.ended_at is not None
-        ]
-        if not ends or len(ends) != len(holders) or all(type(event) is LogOpened for event in events):
-            return False
-        return written_wall > max(end.wall for end in ends) + LAST_LINES_SECONDS
-
     def _instant(self, event: Event, activity: Activity) -> Instant:
-        """When it happened; a mark about bytes that carry no time is as old as what was read before it."""
+        """The time of an event. A mark about bytes without a time is as old as the event before it."""
         return self._clock.instant(event.at) if event.at else activity.last_at or self._clock.now()
 
     def restore(self, identity: SessionIdentity, kept: bytes) -> bool:
@@ -253,7 +164,7 @@ class Supervisor:
             if session.presence.agent_state is ProcessState.DEAD and session.activity.in_turn:
                 self._sources.on_agent_exit(self, identity.id)
         elif memory.pane is not None:
-            # Its name is what it is brought back by.
+            # A resume needs the name of the pane.
             session.presence.pane = dead_pane(memory.pane)
         self._mark_dirty(identity.id)
         return same_boot
@@ -266,7 +177,7 @@ class Supervisor:
             self._mark_dirty(session_id)
 
     def on_action(self, session_id: SessionId) -> None:
-        """An act on it began or ended. That is no evidence of its agent, but the record tells of it."""
+        """An action on it began or ended. That is no evidence of its agent, but the record shows it."""
         if session_id in self.known.sessions:
             self._mark_dirty(session_id)
 
@@ -303,7 +214,7 @@ class Supervisor:
         status_at = self._clock.instant(status_wall) if status_wall is not None else None
         is_new = remember_process(
             session.presence,
-            # One found dead ended before anybody looked; when is not known.
+            # A process found dead ended at an unknown time.
             AgentProcess(process, state, now, source, None, status, status_at, waiting_for),
         )
         session.presence.cwd = cwd or session.presence.cwd
@@ -324,7 +235,7 @@ class Supervisor:
                 self._withdrawn.remove(identity.id)
         session = self._track(identity)
         if any(holder.process != process for holder in session.presence.living_processes):
-            # Its session is held by another process, which is not at this dialog.
+            # Another process runs this session, and is not at this dialog.
             return
         if process.pid not in session.presence.holders:
             self.on_process(identity, process, self._sources.watch(process), source="tmux", cwd=cwd)
@@ -334,7 +245,6 @@ class Supervisor:
             self._mark_dirty(identity.id)
 
     def session_of_process(self, process: Process) -> SessionIdentity | None:
-        """The session that this process was seen to hold."""
         for session_id in self._by_process.get(process, ()):
             session = self.known.sessions.get(session_id)
             if session is not None and process.pid in session.presence.holders:
@@ -342,7 +252,7 @@ class Supervisor:
         return None
 
     def on_dialog_closed(self, process: Process) -> None:
-        # It takes prompts now, and its conversation will be a session of its own.
+        # The client takes prompts now; its conversation becomes a session of its own.
         self._withdraw(process)
         for session_id in self._by_process.get(process, ()):
             session = self.known.sessions.get(session_id)
@@ -353,17 +263,17 @@ class Supervisor:
     def _leave_start_dialog(
         self, session: TrackedSession, process: Process, status: ClientStatus | None, waiting_for: str | None
     ) -> None:
-        """A client that holds a conversation, and says how it is, has left the dialogs of its start behind."""
+        """A client with a conversation and a status is past the dialogs of its start."""
         if self._awaited_conversations.get(process) not in (None, session.subject.id):
             self._withdraw(process)
         if status is ClientStatus.WAITING and waiting_for == DIALOG_OPEN:
-            # Which one is read from its screen.
+            # Its screen shows which dialog it is.
             self._find_pane(session.subject.id)
         elif status is not None and _is_at_dialog(session, process):
             session.presence.dialog = None
 
     def _withdraw(self, process: Process) -> None:
-        """What stood for a conversation to come is no session of its own any more, however that came."""
+        """Drop the placeholder of a conversation that has begun, or never will."""
         session_id = self._awaited_conversations.pop(process, None)
         session = self.known.sessions.get(session_id) if session_id is not None else None
         if session_id is not None and session is not None:
@@ -382,7 +292,7 @@ class Supervisor:
             session = self.known.sessions.get(session_id)
             if session is None:
                 continue
-            # The last lines may lie in the file while their notification waits behind this one.
+            # The file may have last lines whose notification comes after this one.
             self._sources.catch_up(session_id)
             self._end_process(session, process)
             pane = session.presence.pane
@@ -402,9 +312,9 @@ class Supervisor:
         self._mark_dirty(session_id)
 
     def _is_moved_too_soon(self, session: TrackedSession, pane: Pane | None) -> bool:
-        """Whether its pane is there, and only shows nothing of a process elsewhere that came beside or after its own.
+        """Whether its pane is alive, and only does not show a process elsewhere that came beside or after its own.
 
-        Which of two living processes goes on is not known yet; once one has ended, the pane is sought again.
+        It is not known yet which of two living processes goes on; when one ends, the pane is looked up again.
         """
         known, are_two = session.presence.pane, len(session.presence.living_processes) > 1
         if pane is None:
@@ -425,7 +335,7 @@ class Supervisor:
         session = self.known.sessions.get(session_id)
         if session is None:
             return
-        # Their end is told like anybody's: nobody is asked to wait for a tool that is done.
+        # The end of an orphan is reported like that of any process.
         living = tuple(each for each in orphans if self._sources.watch(each.process) is not ProcessState.DEAD)
         for each in living:
             self._by_process.setdefault(each.process, set()).add(session_id)
@@ -433,18 +343,7 @@ class Supervisor:
 
     def snapshot(self, session_id: SessionId) -> bytes | None:
         session = self.known.sessions.get(session_id)
-        if session is None:
-            return None
-        runtime = session.presence
-        return _encode(
-            SessionSnapshot(
-                self._boot_id,
-                redacted_activity(session.activity),
-                {pid: redacted_process(process) for pid, process in runtime.holders.items()},
-                runtime.pane,
-                runtime.written_after_at,
-            )
-        )
+        return snapshot_of(session, self._boot_id) if session is not None else None
 
     def on_log_deleted(self, session_id: SessionId) -> None:
         self.known.old_logs.pop(session_id, None)
@@ -456,7 +355,7 @@ class Supervisor:
         self.known.on_membership_change()
 
     def unfold(self, session_id: SessionId, read: bool) -> None:
-        """Make a record of an old log: from its name and age, or from its contents if somebody asked for it."""
+        """Make a record of an old log: from its name and age, or with `read` from its contents."""
         old = self.known.old_logs.get(session_id)
         if old is not None:
             session = self._track(old.subject)
@@ -465,46 +364,42 @@ class Supervisor:
         session = self.known.sessions[session_id]
         if read:
             self._ensure_log_read(session)
-        self._judge_safely(session, self._clock.now())
+        self._judge_session(session, self._clock.now())
 
     def manage(self, session_id: SessionId, managed: ManagedSession | None) -> None:
-        """From now on this session is managed there; or, with None, merely found again."""
-        if managed is None:
-            self._managed.pop(session_id, None)
-        else:
-            self._managed[session_id] = managed
+        """This session is managed from now on; with None it is only watched."""
+        self._owners.set_managed(session_id, managed)
         if managed is not None and managed.name is not None:
             self.known.names[session_id] = managed.name
         self._update_ownership(session_id)
 
     def set_agent(self, session_id: SessionId, agent: str | None) -> None:
-        """From now on this agent of the hub hosts the session; or, with None, no agent does."""
-        self._agents[session_id] = agent
+        """This agent of the hub hosts the session from now on; with None no agent does."""
+        self._owners.set_agent(session_id, agent)
         self._update_ownership(session_id)
 
     def mark_stopped_by_person(
         self, processes: Collection[Process], sessions: Collection[SessionId] = ()
     ) -> list[SessionId]:
-        """A person ordered these to be ended: what they leave is nobody's trouble. The sessions they run now.
+        """A person ordered these to stop: their end is no problem. Returns the sessions that they run now.
 
-        `sessions` are those they ran when it was ordered, which a restart may not know by their processes any more.
+        `sessions` are those that they ran at the time of the order: a restart may not know them by their processes.
         """
-        self._processes_stopped_by_person.update(processes)
-        self._sessions_stopped_by_person.update(sessions)
+        self._owners.mark_stopped(processes, sessions)
         found = [session_id for process in processes for session_id in self._by_process.get(process, ())]
         for session_id in found:
             self._mark_dirty(session_id)
         return found
 
     def unmark_stopped_by_person(self, processes: Collection[Process]) -> None:
-        """The order to end these came to nothing."""
-        self._processes_stopped_by_person.difference_update(processes)
-        for session_id in {each for process in processes for each in self._by_process.get(process, ())}:
-            self._sessions_stopped_by_person.discard(session_id)
+        """The order to stop these had no effect."""
+        sessions = {each for process in processes for each in self._by_process.get(process, ())}
+        self._owners.unmark_stopped(processes, sessions)
+        for session_id in sessions:
             self._mark_dirty(session_id)
 
     def set_queue_running(self, session_ids: Collection[SessionId]) -> None:
-        """A queue says that exactly these of its sessions run: their logs have living writers."""
+        """A queue reports that exactly these of its sessions run: their logs have living writers."""
         before, self._queue_running = self._queue_running, frozenset(session_ids)
         for session_id in before ^ self._queue_running:
             session = self.known.sessions.get(session_id)
@@ -514,7 +409,7 @@ class Supervisor:
                 self._mark_dirty(session_id)
 
     def judge_pending(self) -> bool:
-        """Judge what evidence has touched, a slice at a time; True if more is left."""
+        """Judge sessions with new evidence, a slice at a time; True if more are left."""
         transitions: list[Transition] = []
         changes: list[SessionChange] = []
         now = self._clock.now()
@@ -526,15 +421,12 @@ class Supervisor:
                 self._judge_one(session, now, transitions, changes)
         if changes:
             self._host.on_judged(transitions, changes)
-        self._drop_withdrawn()
-        return bool(self._dirty)
-
-    def _drop_withdrawn(self) -> None:
-        """Only once everybody was told of its end."""
+        # Only after the end of a withdrawn session was announced.
         for session_id in [each for each in self._withdrawn if each not in self._dirty]:
             self._withdrawn.remove(session_id)
             self.known.sessions.pop(session_id, None)
             self.known.on_membership_change()
+        return bool(self._dirty)
 
     def on_timer(self) -> float | None:
         """Mark every session whose deadline has come; the next deadline, if any."""
@@ -544,12 +436,12 @@ class Supervisor:
             due, session_id = heapq.heappop(self._deadlines)
             session = self.known.sessions.get(session_id)
             if session is not None and session.check_at == due:
-                self._probe_tool(session)
+                self._judge.probe_tool(session)
                 self._mark_dirty(session_id)
         return self._deadlines[0][0] if self._deadlines else None
 
     def _handle_sleep(self) -> None:
-        """After a sleep everybody at work is judged anew: what they wait for ends at another time of day."""
+        """After a sleep, judge every working session again: its waits end at another time of day."""
         if self._clock.last_sleep is self._last_sleep:
             return
         self._last_sleep = self._clock.last_sleep
@@ -562,7 +454,7 @@ class Supervisor:
         session = self.known.sessions.get(identity.id)
         if session is None:
             session = self.known.sessions[identity.id] = TrackedSession(
-                self._with_ownership(identity), standing=self._stored_keys.pop(identity.id, None)
+                self._owners.with_owner(identity), standing=self._stored_keys.pop(identity.id, None)
             )
             session.presence.slept = self._last_sleep
             self.known.old_logs.pop(identity.id, None)
@@ -576,42 +468,33 @@ class Supervisor:
         session = self.known.sessions.get(session_id)
         if session is not None:
             self._read_if_managed(session)
-            before, session.subject = session.subject, self._with_ownership(session.subject)
+            before, session.subject = session.subject, self._owners.with_owner(session.subject)
             if session.subject.is_managed is not before.is_managed:
                 self.known.on_membership_change()
             self._mark_dirty(session_id)
 
-    def _with_ownership(self, identity: SessionIdentity) -> SessionIdentity:
-        managed, agent = self._managed.get(identity.id), self._agents.get(identity.id)
-        if managed is not None:
-            known = {"attempt": managed.epoch, "name": managed.name, "note": managed.note}
-            return msgspec.structs.replace(identity, managed=True, agent=agent, **known)
-        if not identity.managed and identity.agent == agent:
-            return identity
-        return msgspec.structs.replace(identity, managed=False, agent=agent, attempt=0, note="")
-
     def _ensure_log_read(self, session: TrackedSession) -> None:
-        """Have a log read that was only remembered or glimpsed: from here on what it was doing matters."""
+        """Read a log that is known by its name and age only."""
         if not session.is_log_read:
             self._sources.catch_up(session.subject.id)
             session.is_log_read = True
 
     def _read_if_managed(self, session: TrackedSession) -> None:
-        """What is ours is never judged by the name and age of its log, also where no process of it is left."""
-        managed = self._managed.get(session.subject.id)
+        """A managed session is never judged by the name and age of its log, even without a process."""
+        managed = self._owners.get(session.subject.id)
         if managed is not None:
             session.presence.cwd = session.presence.cwd or managed.cwd
             self._ensure_log_read(session)
 
     def _restore_process(self, session: TrackedSession, process: AgentProcess, *, same_boot: bool) -> None:
-        """Seen alive before the restart: whether it still is decides between working and dead."""
+        """Check whether a process from before the restart still lives: that decides between working and dead."""
         if not same_boot:
-            # Whatever ran in another boot is gone; when exactly is not known.
+            # A process of another boot is gone, since an unknown time.
             process.sight, process.seen_at, process.ended_at = ProcessState.DEAD, self._clock.now(), None
         elif process.sight is not ProcessState.DEAD:
             process.sight = self._sources.watch(process.process)
             if process.sight is ProcessState.DEAD:
-                # It ended since it was last seen alive; when exactly is not known.
+                # It ended at an unknown time after it was last seen alive.
                 process.seen_at = self._clock.now()
             self._by_process.setdefault(process.process, set()).add(session.subject.id)
         if process.sight is not ProcessState.ALIVE:
@@ -622,7 +505,7 @@ class Supervisor:
             self._find_pane(session.subject.id)
 
     def _restore_pane(self, session: TrackedSession, pane: Pane | None) -> None:
-        """A pane outlives the daemon, often also its agent. What tmux says of it now is asked anew."""
+        """A pane outlives the daemon, and often its agent; its state in tmux is looked up again."""
         if pane is None:
             return
         if self._sources.watch(pane.process) is not ProcessState.ALIVE:
@@ -668,76 +551,18 @@ class Supervisor:
         if session.activity.in_turn:
             self._sources.on_agent_exit(self, session.subject.id)
 
-    def _probe_tool(self, session: TrackedSession) -> bool:
-        """A wait for a tool, or for what one left running, has run out: is its process still there?"""
-        living, activity, now = session.presence.living_processes, session.activity, self._clock.now()
-        awaited = activity.background if activity.phase is not TurnPhase.TOOL else activity.calls
-        if not living or not awaited:
-            return False
-        # Helpers that an agent keeps for life (MCP servers) are older than the call and say nothing about it.
-        oldest_seconds = now.wall - min(each.since.wall for each in awaited.values())
-        seen = self._sources.has_live_tool(living[0].process, oldest_seconds)
-        if seen:
-            session.presence.tool_seen_at = now
-        return seen
-
-    def _is_stopped(self, session: TrackedSession) -> bool:
-        """Whether it ended on purpose: the session, or the process that ran it last."""
-        managed, process = self._managed.get(session.subject.id), session.presence.newest_process
-        if managed is not None and managed.is_ended:
-            return managed.is_ended_in(process.process if process is not None else None)
-        if process is None:
-            return session.subject.id in self._sessions_stopped_by_person
-        return process.process in self._processes_stopped_by_person
-
-    def _judge(self, session: TrackedSession, now: Instant) -> None:
-        managed = self._managed.get(session.subject.id)
-        session.presence.stopped = self._is_stopped(session)
-        ended = managed if session.presence.stopped else None
-        session.presence.heir = ended.heir if ended is not None else None
-        session.presence.by_gateway = ended is not None and ended.by_gateway
-        verdict = judge(session.activity, session.presence, self._policy, now)
-        guess = next((wait for wait in verdict.waits if wait.probable), None)
-        if guess is not None and self._probe_tool(session):
-            verdict, guess = judge(session.activity, session.presence, self._policy, now), None
-        identity = session.subject
-        reachability = self._host.reach(identity.id) if identity.is_managed else UNREACHABLE
-        activity, runtime = session.activity, session.presence
-        # Asked only where somebody might want to go on.
-        held = identity.managed and is_cut_off(activity, verdict) and self._host.needs_approval(identity.id)
-        session.update(
-            verdict, build_record(identity, activity, runtime, verdict, now, reachability, held=held)
-        )
-        due = verdict.next_check_at.awake if verdict.next_check_at is not None else None
-        if guess is not None:
-            due = min(now.awake + _probe_again_seconds(guess, now), due or inf)
+    def _judge_session(self, session: TrackedSession, now: Instant) -> None:
+        due = self._judge.judge(session, now)
         if due is not None and due != session.check_at:
-            heapq.heappush(self._deadlines, (due, identity.id))
+            heapq.heappush(self._deadlines, (due, session.subject.id))
             if self._deadlines[0][0] == due:
                 self._host.set_timer(self, due)
         session.check_at = due
         if len(self._deadlines) > 2 * len(self.known.sessions) + DEADLINES_SPARE:
-            self._forget_old_deadlines()
-
-    def _forget_old_deadlines(self) -> None:
-        """A session that changes often leaves a deadline behind each time, which would stay until it comes."""
-        known = self.known.sessions.items()
-        self._deadlines = [(each.check_at, name) for name, each in known if each.check_at is not None]
-        heapq.heapify(self._deadlines)
-
-    def _judge_safely(self, session: TrackedSession, now: Instant) -> None:
-        """A session that cannot be judged is unknown, and keeps no other from being judged or shown."""
-        session_id = session.subject.id
-        try:
-            self._judge(session, now)
-            session.body()
-        except Exception as error:
-            if len(self._unjudged) < UNJUDGED_LOGGED_MAX and session_id not in self._unjudged:
-                self._unjudged.add(session_id)
-                log.exception("%s cannot be judged", session_id, exc_info=error)
-            session.activity = Activity()
-            fold(session.activity, FormatDrifted(now.wall, "evidence that can be judged"), now)
-            self._judge(session, now)
+            # A session that changes often leaves old deadlines behind, which would stay until they come.
+            known = self.known.sessions.items()
+            self._deadlines = [(each.check_at, name) for name, each in known if each.check_at is not None]
+            heapq.heapify(self._deadlines)
 
     def _judge_one(
         self,
@@ -746,23 +571,12 @@ class Supervisor:
         transitions: list[Transition],
         changes: list[SessionChange],
     ) -> None:
-        self._judge_safely(session, now)
+        self._judge_session(session, now)
         record = session.record
         assert record is not None, "judged just above"
         before, session.standing = session.standing, transition_key_of(record)
         reason = record.findings[0].code if record.findings else record.state
-        changes.append(
-            SessionChange(
-                record.id,
-                before[0] if before else None,
-                record.state,
-                before[1] if before else None,
-                record.health,
-                reason,
-                record.updated_at,
-                msgspec.Raw(session.body()),
-            )
-        )
+        changes.append(change_of(session, before, reason))
         if before != session.standing:
             self.known.notify_waiters(record.id)
             transitions.append(transition_of(session, before, reason, now.wall))
@@ -773,6 +587,12 @@ def _is_at_dialog(session: TrackedSession, process: Process) -> bool:
     return dialog is not None and dialog.process == process
 
 
-def _probe_again_seconds(guess: ExpectedWait, now: Instant) -> float:
-    asking_seconds = now.seconds_since(guess.since)
-    return min(max(PROBE_SECONDS_MIN, asking_seconds / 2), PROBE_SECONDS_MAX)
+def _is_after_its_end(session: TrackedSession, events: Sequence[Event], written_wall: float) -> bool:
+    """Whether a report was written after every known process of its session ended. A start may be news even then."""
+    holders = session.presence.holders.values()
+    ends = [
+        each.ended_at for each in holders if each.sight is ProcessState.DEAD and each.ended_at is not None
+    ]
+    if not ends or len(ends) != len(holders) or all(type(event) is LogOpened for event in events):
+        return False
+    return written_wall > max(end.wall for end in ends) + LAST_LINES_SECONDS

@@ -6,7 +6,8 @@ from wakeful.core.clock import Clock
 from wakeful.judging.thresholds import Policy
 from wakeful.sessions.reachability import ReachabilityChecker
 from wakeful.sessions.registry import KnownSessions, SessionRegistry
-from wakeful.sessions.supervisor import EvidenceSources, Supervisor, SupervisorHost
+from wakeful.sessions.supervisor import Supervisor
+from wakeful.sessions.supervisor_host import EvidenceSources, SupervisorHost
 
 
 class SessionTracking(Struct, frozen=True):
@@ -26,7 +27,6 @@ def track_sessions(
     known: KnownSessions,
     boot_id: str,
 ) -> SessionTracking:
-    """Everything that tracks the known sessions."""
     supervisor = Supervisor(clock, known, policy, host, sources, boot_id=boot_id)
     reachability = ReachabilityChecker(supervisor, host)
     registry = SessionRegistry(known, supervisor, reachability, policy.fold_after_seconds)

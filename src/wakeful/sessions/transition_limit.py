@@ -21,12 +21,12 @@ EVERY_SECONDS: Final = 10.0
 # 150 logs that flapped all day stored 1.9 GB without it.
 HOST_BURST_MAX: Final = 50_000
 HOST_EVERY_SECONDS: Final = 1 / 3
-# Sessions whose burst is whole again are forgotten when so many are known.
+# Beyond this many, sessions with a full burst again are forgotten.
 KNOWN_MAX: Final = 1000
 
 
 class TransitionLimit:
-    """Which transitions are stored now, and which one of a session waits until it may be."""
+    """Decides which transitions are stored now, and which one of a session waits."""
 
     def __init__(self) -> None:
         # When a session could store a whole burst again.
@@ -42,7 +42,7 @@ class TransitionLimit:
         return bool(self._held)
 
     def admit(self, transitions: Iterable[Transition], now: float) -> list[Transition]:
-        """Those to store now. Of the others the newest of each session is held, and the rest is counted."""
+        """The transitions to store now. Of the others, each session's newest waits, and the rest are counted."""
         admitted = []
         for each in transitions:
             held = self._held.pop(each.session_id, None)
@@ -54,13 +54,13 @@ class TransitionLimit:
         return admitted
 
     def release(self, now: float) -> list[Transition]:
-        """Those that were held and may be stored by now; first those of the sessions that stored least."""
+        """The waiting transitions that may be stored by now; first those of the sessions that stored least."""
         self._is_host_short = False
         waiting = sorted(self._held, key=lambda each: self._full_at.get(each, float("-inf")))
         return [self._held.pop(each) for each in waiting if self._spend(each, now)]
 
     def release_all(self) -> list[Transition]:
-        """Every one that is held: no other follows."""
+        """All waiting transitions, for the end of the writer."""
         held, self._held = self._held, {}
         self._is_host_short = False
         return list(held.values())

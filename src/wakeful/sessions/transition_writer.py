@@ -18,14 +18,14 @@ from wakeful.storage.base import Store, Transition
 BATCH_MAX: Final = 1000
 WAITING_MAX: Final = 100_000
 RETRY_SECONDS: Final = (0.5, 1.0, 2.0, 5.0, 15.0)
-# How often transitions that were held back are looked at, while there are any.
+# Transitions that the limit holds back are checked this often, while there are any.
 HELD_SECONDS: Final = 1.0
 
-log = logging.getLogger("wakeful.scribe")
+log = logging.getLogger("wakeful")
 
 
 class TransitionWriter:
-    """One task that writes what `take` was given."""
+    """One task that writes the transitions given to `enqueue`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -38,11 +38,11 @@ class TransitionWriter:
         self.dropped_count = 0
 
     def enqueue(self, transitions: Sequence[Transition]) -> None:
-        """Queue transitions, as far as their sessions may store them; the oldest are given up beyond WAITING_MAX."""
+        """Queue the transitions that the limit admits; beyond WAITING_MAX the oldest are dropped."""
         held_before = self._limit.holds_any
         self._queue(self._limit.admit(transitions, _now()))
         if self._limit.holds_any and not held_before:
-            # From now on the writer looks at what is held.
+            # The writer must check those from now on.
             self._has_work.set()
 
     def _queue(self, transitions: Sequence[Transition]) -> None:
@@ -67,7 +67,7 @@ class TransitionWriter:
             failures += 1
 
     async def _wait_for_work(self) -> None:
-        """Until something is to be written; what was held back joins it in time."""
+        """Return once there is something to write; released transitions join in time."""
         while True:
             self._queue(self._limit.release(_now()))
             if self._waiting:
@@ -87,13 +87,13 @@ class TransitionWriter:
             log.warning("%d transitions were not stored before the end", len(self._waiting))
 
     async def _write_batch(self) -> bool:
-        # Taken out first: `take` may give up the oldest of those that wait while this batch is being written.
+        # Taken out first: `enqueue` may drop the oldest waiting ones while this batch is being written.
         batch, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
         try:
             await self._store.record(batch)
         except WorldError as error:
             if self.problem is None:
-                log.error("transitions wait in memory: %s", error)  # noqa: TRY400 - said once, without a traceback
+                log.error("transitions wait in memory: %s", error)  # noqa: TRY400 - logged once, without a traceback
             self.problem = str(error)
             self._waiting[:0] = batch
             return False

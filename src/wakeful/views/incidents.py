@@ -20,14 +20,14 @@ from wakeful.incidents.model import (
     summary_of,
 )
 
-# The newest of them: nobody reads a longer list, and a month has fewer.
+# The newest; a month has fewer.
 INCIDENTS_MAX: Final = 1000
 # A session's name and its project.
 NAME_CHARS_MAX: Final = 140
 
 
 class MemberRecord(Struct, frozen=True):
-    """A session that is or was in an incident, and what became of it. `left_at`: since when it is out of it."""
+    """A session that is or was in an incident, and its status. `left_at`: when it left the incident."""
 
     id: SessionId
     name: str
@@ -37,9 +37,9 @@ class MemberRecord(Struct, frozen=True):
 
 
 class IncidentRecord(Struct, frozen=True):
-    """One episode. `sessions` are in trouble now, `members` are all it has had; `did` is what Wakeful did.
+    """One incident. `sessions` have the problem now, `members` are all it has had; `did` is Wakeful's action.
 
-    `until` is when its cause ends by itself, where somebody said so.
+    `until` is when its cause ends by itself, if that is known.
     """
 
     id: str
@@ -61,20 +61,16 @@ class IncidentRecord(Struct, frozen=True):
 
 
 class IncidentList(Struct, frozen=True):
-    """Open ones first, the newest first among equals; `paused` says who stopped everything, if somebody did."""
+    """Open incidents first, then by age, the newest first; `paused` is the pause, if there is one."""
 
     incidents: tuple[IncidentRecord, ...]
     paused: PauseRecord | None = None
 
 
 def incident_list(found: Iterable[Incident], paused: PauseRecord | None) -> IncidentList:
-    """As many as anybody reads."""
-    shown = sorted(found, key=_order)[:INCIDENTS_MAX]
+    by_age = sorted(found, key=lambda each: (not each.is_open, -each.opened_at, each.summary, each.id))
+    shown = by_age[:INCIDENTS_MAX]
     return IncidentList(tuple(map(_record, shown)), paused)
-
-
-def _order(incident: Incident) -> tuple[bool, float, str, str]:
-    return not incident.is_open, -incident.opened_at, incident.summary, incident.id
 
 
 def _record(told: Incident) -> IncidentRecord:
@@ -82,7 +78,9 @@ def _record(told: Incident) -> IncidentRecord:
     members = tuple(
         replace(each, name=label(each.name, NAME_CHARS_MAX, 2 * WORDS_MAX)) for each in told.members
     )
-    incident = replace(told, members=members, scope=_scope(told))
+    # The project and the name of a queue are its program's choice.
+    scope = label(told.scope) if told.cause is Cause.WORKER else told.scope
+    incident = replace(told, members=members, scope=scope)
     words, did = summary_of(incident), actions_text(incident)
     return IncidentRecord(
         id=incident.id,
@@ -101,11 +99,6 @@ def _record(told: Incident) -> IncidentRecord:
         until=iso(incident.until) if incident.until is not None else None,
         untrusted=quotations([words, incident.summary, did, *(each.words for each in members)]),
     )
-
-
-def _scope(incident: Incident) -> str:
-    """A queue's project and what it is called are its program's choice."""
-    return label(incident.scope) if incident.cause is Cause.WORKER else incident.scope
 
 
 def _member(member: Member) -> MemberRecord:

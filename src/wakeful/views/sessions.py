@@ -1,37 +1,28 @@
 """Read queries about sessions for all interfaces: records, status, explanation, transitions and calls.
 
-Answers are encoded here, so CLI, HTTP and socket send the same bytes. Calls are joined from the events of the
-log: when each began and ended, and how. Text of an agent or tool is under `untrusted`, redacted, plain and
-cut.
+Answers are encoded here, so CLI, HTTP and socket send the same bytes. Text of an agent or tool is under
+`untrusted`, redacted, plain and cut.
 """
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from wakeful.agents.model import AgentsSummary
 from wakeful.core.clock import Clock, iso
 from wakeful.core.errors import OperatorError, SessionNotFound
 from wakeful.core.ids import SessionId
-from wakeful.core.process import Process, ProcessState
+from wakeful.core.process import Process
 from wakeful.core.query_result import QueryResult
 from wakeful.healing.case import HealingCase
 from wakeful.heartbeat.model import HeartbeatStatus
-from wakeful.judging.activity import LATE_SECONDS_MAX, Activity
 from wakeful.judging.events import (
-    CallEnded,
-    CallStarted,
     Event,
-    Prompted,
-    TurnEnded,
-    TurnFailed,
-    TurnInterrupted,
 )
 from wakeful.judging.evidence import Pane
 from wakeful.judging.explanation import Explanation, ExplanationEvidence, explain
@@ -44,11 +35,8 @@ from wakeful.sessions.prompt_timeouts import TimerRules
 from wakeful.sessions.registry import Query, SessionRegistry, WaitResult
 from wakeful.sessions.session import TrackedSession
 from wakeful.storage.base import Transition
+from wakeful.views.calls import open_call_end, recent_calls
 from wakeful.views.records import (
-    CallEnd,
-    CallList,
-    CallRecord,
-    CallText,
     DaemonRecord,
     EventList,
     EventRecord,
@@ -69,90 +57,8 @@ def event_record(row: Transition) -> EventRecord:
     )
 
 
-# A page shows fewer; a timeline of an hour's work needs some hundred.
-CALLS_MAX: Final = 500
-_TURN_MARKS: Final = (Prompted, TurnEnded, TurnFailed, TurnInterrupted)
-
-
-def recent_calls(
-    events: Iterable[Event], limit: int, still_open: Callable[[str], CallEnd] = lambda _tool: CallEnd.OPEN
-) -> CallList:
-    """The newest `limit` calls of these events, which are in the order of the log.
-
-    `still_open` says how a call of this tool stands that the log leaves open.
-    """
-    known = list(events)
-    joined = [
-        replace(call, end=still_open(call.untrusted.tool)) if call.end is CallEnd.OPEN else call
-        for call in _join_calls(known)
-    ]
-    # A record that cannot be placed in time stands at the epoch.
-    times = [event.at for event in known if event.at > 0]
-    return CallList(tuple(joined[-limit:]), iso(min(times)) if times else None)
-
-
-def _join_calls(events: Iterable[Event]) -> Iterator[CallRecord]:
-    """Calls in the order in which they began."""
-    records: dict[int, CallRecord] = {}
-    begun: dict[str, tuple[int, CallStarted]] = {}
-    newest_at = 0.0
-    for number, event in enumerate(events):
-        if isinstance(event, CallStarted):
-            begun[event.call] = (number, event)
-            records[number] = _call_record(event, CallEnd.OPEN)
-        elif isinstance(event, CallEnded):
-            if (found := _find_open_call(begun, event)) is not None:
-                place, call = begun.pop(found)
-                records[place] = _call_record(call, _call_end(event), event)
-        elif isinstance(event, _TURN_MARKS) and not _is_out_of_order(event, newest_at):
-            for place, call in begun.values():
-                records[place] = _call_record(call, CallEnd.CUT_OFF)
-            begun.clear()
-        newest_at = max(newest_at, event.at)
-    return iter(records.values())
-
-
-def _is_out_of_order(event: Event, newest_at: float) -> bool:
-    """A client may write its first batch out of order: the calls of a prompt then stand before it."""
-    return isinstance(event, Prompted) and 0 < newest_at - event.at <= LATE_SECONDS_MAX
-
-
-def open_call_end(activity: Activity, verdict: Verdict, tool: str) -> CallEnd:
-    """How a call stands that has not come back: cut off only where its agent is gone, or goes on with nothing."""
-    if verdict.agent is ProcessState.DEAD or activity.is_out_of_budget:
-        return CallEnd.CUT_OFF
-    if verdict.state is not State.WAITING:
-        return CallEnd.OPEN
-    others = activity.asked_about not in {None, tool}
-    runs = others and any(call.tool == activity.asked_about for call in activity.calls.values())
-    return CallEnd.OPEN if runs else CallEnd.WAITING
-
-
-def _find_open_call(begun: dict[str, tuple[int, CallStarted]], end: CallEnded) -> str | None:
-    """The open call that came back; logs without ids mean the newest of its tool."""
-    if end.call:
-        return end.call if end.call in begun else None
-    return next((key for key, (_, call) in reversed(begun.items()) if call.tool == end.tool), None)
-
-
-def _call_end(event: CallEnded) -> CallEnd:
-    if event.refused:
-        return CallEnd.REFUSED
-    return CallEnd.ERROR if event.is_error else CallEnd.OK
-
-
-def _call_record(call: CallStarted, end: CallEnd, ended: CallEnded | None = None) -> CallRecord:
-    result = ended.result if ended is not None else b""
-    words = CallText(safe(call.tool), safe(_text(call.input)), safe(_text(result)))
-    return CallRecord(iso(call.at), iso(ended.at) if ended is not None else None, end, words)
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
-
-
 _encode: Final = msgspec.json.Encoder().encode
-# 0 reached; the others are told apart by scripts. 6 is ours: design's codes had none for "a person is needed".
+# 0 reached; scripts distinguish the others. 6: a person is needed.
 WAIT_EXIT_CODES: Final = {
     WaitResult.REACHED: 0,
     WaitResult.DIED: 1,
@@ -162,19 +68,16 @@ WAIT_EXIT_CODES: Final = {
 }
 
 
-class NotASession(OperatorError):
+class NotASession(OperatorError, code="not-a-session", http_status=404):
     """This process does not run inside a session Wakeful knows. `wakeful ls` lists those it does."""
-
-    code = "not-a-session"
-    http_status = 404
 
 
 class SupervisionRecord(Struct, frozen=True):
-    """Timers that stand beside health and never write it."""
+    """Prompt timers. They never change health."""
 
     last_progress_at: str | None
     tool_seen_at: str | None
-    # When the running prompt would be warned of and time out, without any progress until then.
+    # When the running prompt gets a warning and times out, without progress until then.
     warning_at: str | None
     timeout_at: str | None
     warnings: tuple[str, ...]
@@ -191,7 +94,7 @@ class AgentProcessRecord(Struct, frozen=True):
 
 
 class ProcessRecord(Struct, frozen=True):
-    """One process of a session's tree, as it was when somebody asked."""
+    """One process of a session's tree."""
 
     pid: int
     parent_pid: int
@@ -199,7 +102,7 @@ class ProcessRecord(Struct, frozen=True):
 
 
 class EvidenceRecord(Struct, frozen=True):
-    """What a verdict was judged from. `untrusted` holds the open calls."""
+    """The evidence of a verdict. `untrusted` has the open calls."""
 
     phase: str
     holders: tuple[AgentProcessRecord, ...]
@@ -216,11 +119,11 @@ class EvidenceRecord(Struct, frozen=True):
 
 
 class SessionFacts(ABC):
-    """What the other parts know about sessions. By default they know nothing: a single scan has no such parts."""
+    """Facts of the other parts about sessions. The defaults are for a single scan, which has no such parts."""
 
     @abstractmethod
     def daemon_record(self) -> DaemonRecord:
-        """What the daemon says about itself."""
+        """The daemon's own record."""
 
     def agents(self) -> AgentsSummary:
         return AgentsSummary({}, ())
@@ -233,7 +136,6 @@ class SessionFacts(ABC):
         return []
 
     def process_tree(self, agent: Process) -> Sequence[ProcessRecord]:
-        """The processes below an agent."""
         del agent
         return ()
 
@@ -282,36 +184,37 @@ class SessionQueries:
         self._case_file = cases
 
     def health(self, text: str) -> QueryResult:
-        """The health fields of one session."""
         session = self._find(text)
         return QueryResult(session.health_body(), _exit_code(session))
 
     def record(self, text: str) -> QueryResult:
-        """The whole record of one session."""
         session = self._find(text)
         return QueryResult(session.body(), _exit_code(session))
 
     def status(self, text: str) -> QueryResult:
-        """The record with supervision timers and warnings."""
         session = self._find(text)
         return QueryResult(
             _join_keys(session.body(), supervision=self._supervision(session)), _exit_code(session)
         )
 
     def inspect(self, text: str) -> QueryResult:
-        """The status with the evidence, the policy that was applied, and what wake and audit know."""
+        """The status with the evidence, the applied policy, and the facts of wakes and audits."""
         session = self._find(text)
+        # Null for a session that no agent hosts.
+        wake = self._facts.wake_of(session.subject.id)
+        names = ("policy_state", "policy_snapshot", "policy_problem", "wake_state", "last_audit")
         body = _join_keys(
             session.body(),
             supervision=self._supervision(session),
             evidence=_evidence(session, self._facts),
             policy=self._policy,
-            **_wake_part(self._facts.wake_of(session.subject.id)),
+            **{name: getattr(wake, name, None) for name in names},
+            wake_reason=wake.ineligibility_reason if wake is not None else None,
         )
         return QueryResult(body, _exit_code(session))
 
     def why(self, text: str) -> QueryResult:
-        """The verdict in one sentence, with all that led to it and the one right command."""
+        """The verdict in one sentence, with its evidence and the command that helps."""
         session = self._find(text)
         record, verdict = _record(session), _verdict(session)
         activity, runtime, now = session.activity, session.presence, self._clock.now()
@@ -326,7 +229,7 @@ class SessionQueries:
         return QueryResult(_encode(explanation), _exit_code(session))
 
     async def report_wrong(self, text: str, expect: Expect, note: str) -> QueryResult:
-        """Keep the evidence of a verdict that should have been `expect`. Raises NoCaseFile without a daemon."""
+        """Store the evidence of a verdict that should have been `expect`. Raises NoCaseFile without a daemon."""
         book = self._case_file
         if book is None:
             raise NoCaseFile
@@ -334,7 +237,7 @@ class SessionQueries:
         events = book.read_last_events(session.subject.id, EVENTS_RECALLED_MAX)
         now = self._clock.now()
         case = case_of(_record(session), _verdict(session), events, now, expect=expect, note=note)
-        # In a thread: a slow disk must not keep verdicts waiting.
+        # In a thread: a slow disk must not delay verdicts.
         await asyncio.to_thread(book.append, _encode(case))
         return QueryResult(
             _encode(SavedCase(case.id, book.path, len(case.events), case.expect, case.verdict))
@@ -346,18 +249,17 @@ class SessionQueries:
         return session
 
     def resolve(self, text: str) -> SessionId:
-        """The id of the session somebody means. Raises SessionNotFound, AmbiguousSession, BadSessionId."""
+        """The id of a session. Raises SessionNotFound, AmbiguousSession, BadSessionId."""
         return self._registry.resolve(text)
 
     def sessions(self, query: Query) -> QueryResult:
-        """A page of records."""
         page = self._registry.page(query, self._clock.now())
         paused = _encode(self._facts.daemon_record().paused)
         tail = b'],"older":%d,"next_cursor":%b,"paused":%b}' % (page.older, _encode(page.next_cursor), paused)
         return QueryResult(_join_bodies(b'{"sessions":[', page.bodies, tail))
 
     def overview(self) -> QueryResult:
-        """Mode first, then the daemon, then how many sessions stand where."""
+        """The mode, the daemon, and numbers of sessions."""
         standing = self._facts.daemon_record()
         counts = self._registry.counts(self._clock.now())
         paused = standing.paused is not None
@@ -386,7 +288,7 @@ class SessionQueries:
         return QueryResult(_encode(EventList(tuple(map(event_record, rows)), more)))
 
     async def calls(self, text: str, *, limit: int) -> QueryResult:
-        """The newest calls of one session, oldest first; what they say is redacted."""
+        """The newest calls of one session, oldest first, redacted."""
         session_id = self._registry.resolve(text)
         # In a thread: a long log takes longer to read than verdicts may wait.
         events = await asyncio.to_thread(self._facts.read_last_events, session_id, EVENTS_RECALLED_MAX)
@@ -432,13 +334,6 @@ def _verdict(session: TrackedSession) -> Verdict:
     return session.verdict
 
 
-def _wake_part(status: HeartbeatStatus | None) -> dict[str, object]:
-    """What the wake service knows about the agent whose session it is; nothing of one that is nobody's."""
-    names = ("policy_state", "policy_snapshot", "policy_problem", "wake_state", "last_audit")
-    part: dict[str, object] = {name: getattr(status, name, None) for name in names}
-    return part | {"wake_reason": status.ineligibility_reason if status is not None else None}
-
-
 def _join_keys(body: bytes, **parts: object) -> bytes:
     """The record with further keys behind its own, without encoding the record again."""
     return body[:-1] + b"," + _encode(parts)[1:]
@@ -453,7 +348,7 @@ def _join_bodies(head: bytes, bodies: list[bytes], tail: bytes) -> bytes:
 
 
 def _with_healing(explanation: Explanation, case: HealingCase) -> Explanation:
-    """With what Wakeful did about it; what is held needs nothing but a person's yes."""
+    """Add the action of healing; a held session needs only a person's decision."""
     if not case.did:
         return explanation
     evidence = (*explanation.evidence, ExplanationEvidence(None, "healing", f"Wakeful {case.did}", ""))

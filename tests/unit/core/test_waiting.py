@@ -1,6 +1,7 @@
 """Claims about coroutines that run beside a body."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -75,8 +76,10 @@ async def test_a_cancelled_body_cancels_them() -> None:
     assert log == ["a ended"]
 
 
-async def test_an_error_of_the_end_is_dropped() -> None:
-    """The body had ended well."""
+async def test_an_error_of_the_end_is_reported_and_not_raised() -> None:
+    """The body had ended well, but the error must not disappear: asyncio logs what its handler gets."""
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
 
     async def fail_at_the_end() -> None:
         try:
@@ -86,3 +89,6 @@ async def test_an_error_of_the_end_is_dropped() -> None:
 
     async with running(fail_at_the_end()):
         await asyncio.sleep(0)
+    [context] = reported
+    assert isinstance(context["exception"], ValueError)
+    assert context["message"] == "a task failed while it ended"

@@ -240,7 +240,7 @@ def test_every_field_has_its_writers() -> None:
 
 
 def test_nothing_else_can_write_a_record() -> None:
-    """One function makes records, one supervisor shows them, a repair lays one to rest, and they cannot be changed."""
+    """One function makes records, one judge of sessions shows them, a repair lays one to rest, and they cannot be changed."""
     assert SessionRecord.__struct_config__.frozen
     by: dict[str, set[str]] = {}
     texts = {path: path.read_text() for path in SOURCE.rglob("*.py")}
@@ -252,8 +252,8 @@ def test_nothing_else_can_write_a_record() -> None:
                 by.setdefault(act, set()).add(path.name)
     assert by == {
         "SessionRecord": {"session_record.py"},
-        "build_record": {"supervisor.py"},
-        "update": {"supervisor.py"},
+        "build_record": {"session_judge.py"},
+        "update": {"session_judge.py"},
         "mark_stopped": {"repair.py"},
         "replace": {"session_record.py"},
     }

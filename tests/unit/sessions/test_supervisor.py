@@ -18,7 +18,8 @@ from wakeful.judging.findings import Attention, FindingCode, Health, State, Verd
 from wakeful.judging.judge import judge
 from wakeful.judging.session_record import SessionRecord
 from wakeful.sessions.feed import SessionChange
-from wakeful.sessions.supervisor import DEADLINES_SPARE, PROBE_SECONDS_MAX
+from wakeful.sessions.session_judge import PROBE_SECONDS_MAX
+from wakeful.sessions.supervisor import DEADLINES_SPARE
 from wakeful.storage.base import Transition
 
 HOUR = 3600.0
@@ -753,7 +754,7 @@ def test_a_session_that_cannot_be_judged_is_unknown_to_whoever_asks_first(
             return judge(activity, *rest)
         raise ZeroDivisionError
 
-    monkeypatch.setattr("wakeful.sessions.supervisor.judge", fail_on_work)
+    monkeypatch.setattr("wakeful.sessions.session_judge.judge", fail_on_work)
     house.supervisor.on_events(subject("a"), [Prompted(house.clock.now().wall)], live=True)
     assert msgspec.json.decode(house.desk.record(subject("a").id).body)["health"] == Health.UNKNOWN
 

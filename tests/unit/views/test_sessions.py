@@ -17,8 +17,8 @@ from wakeful.judging.events import (
     TokensSpent,
     TurnEnded,
 )
+from wakeful.views.calls import open_call_end, recent_calls
 from wakeful.views.records import CallEnd, CallList
-from wakeful.views.sessions import open_call_end, recent_calls
 
 KEY = "sk-ant-api03-" + "a1B2" * 12
 

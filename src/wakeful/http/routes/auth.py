@@ -21,8 +21,6 @@ _COOKIE: Final = "{name}={value}; HttpOnly; SameSite=Strict; Path=/; Max-Age={se
 
 
 class LoginRoutes:
-    """Logins and shutdown of the daemon."""
-
     def __init__(
         self,
         authenticator: Authenticator,
@@ -54,7 +52,6 @@ class LoginRoutes:
         return encode_response(LoginAnswer(login.csrf), headers=self._cookie(login.cookie, LOGIN_SECONDS_MAX))
 
     async def log_out(self, request: HttpRequest[None]) -> EncodedResponse[Acknowledgement]:
-        """End the login of this cookie."""
         cookie = cookie_in(request.header(b"cookie") or "", self._authenticator.cookie_name)
         if cookie is not None:
             self._authenticator.logins.log_out(cookie)

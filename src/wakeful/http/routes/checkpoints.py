@@ -81,8 +81,6 @@ class ForgetAnswer(Struct, frozen=True):
 
 
 class CheckpointRoutes:
-    """Checkpoints, decisions about them, and taught rules."""
-
     def __init__(self, checkpoints: Checkpoints, lessons: Lessons, paused: PauseQuery) -> None:
         self._checkpoints = checkpoints
         self._lessons = lessons
@@ -135,7 +133,6 @@ class CheckpointRoutes:
         return _decision_response(await self._checkpoints.decide(request.number, ChoiceName.ABORT, by))
 
     async def lessons(self, _request: HttpRequest[None]) -> EncodedResponse[LessonList]:
-        """The taught rules by project."""
         return encode_response(
             LessonList(tuple(map(_lesson_record, self._lessons.list_lessons())), self._get_pause())
         )

@@ -1,6 +1,6 @@
 """Routes for orders to sessions: run, send, answer, interrupt, resume, stop, adopt, release.
 
-The controller decides what may be done.
+The controller decides whether an order is allowed.
 """
 
 from collections.abc import Sequence
@@ -70,8 +70,6 @@ class PaneRecord(Struct, frozen=True):
 
 
 class ControlRoutes:
-    """Actions on sessions."""
-
     def __init__(self, controller: SessionController, once: IdempotentController) -> None:
         self._controller = controller
         self._idempotent = once
@@ -100,7 +98,6 @@ class ControlRoutes:
         return action_response(await self._idempotent.run(request.input, key))
 
     async def questions(self, request: HttpRequest[None]) -> EncodedResponse[QuestionList]:
-        """The open permission questions of a managed session."""
         return encode_response(QuestionList(tuple(await self._controller.questions(request.id))))
 
     async def attach(self, request: HttpRequest[None]) -> EncodedResponse[PaneRecord]:

@@ -53,10 +53,11 @@ class MonitoringRoutes:
         """Metrics for Prometheus, in OpenMetrics. They name no session."""
         if self._exposition is None:
             # In a thread, so that no verdict waits for the library.
-            self._exposition = await asyncio.to_thread(self._load_exposition)
+            self._exposition = await asyncio.to_thread(_load_exposition, self._figures)
         return TextResponse(*self._exposition.text(request.header(b"accept") or ""))
 
-    def _load_exposition(self) -> "Exposition":
-        from wakeful.http.metrics import Exposition  # noqa: PLC0415 - only a scraped daemon pays for it
 
-        return Exposition(self._figures)
+def _load_exposition(figures: Callable[[], MetricSamples]) -> "Exposition":
+    from wakeful.http.metrics import Exposition  # noqa: PLC0415 - only a scraped daemon pays for it
+
+    return Exposition(figures)

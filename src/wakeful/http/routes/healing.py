@@ -22,19 +22,15 @@ from wakeful.storage.base import ActionOutcome
 from wakeful.views.incidents import IncidentList, incident_list
 
 
-class QueuedSessionHeld(WorldError):
+class QueuedSessionHeld(WorldError, code="held-in-queue", http_status=409, exit_code=1):
     """{shown} belongs to a queue, and {waits}. A person's yes revives it: wakeful session revive {shown} --yes"""
-
-    code = "held-in-queue"
-    exit_code = 1
-    http_status = 409
 
 
 class QueuedSessions(Protocol):
     """Sessions that another program's queue runs."""
 
     async def release(self, session_id: str, by: str) -> str | None:
-        """Let a session that waits for a person go on; returns what was done, or None if the queue has no
+        """Let a session that waits for a person go on; returns the action as text, or None if the queue has no
         such session."""
 
     async def waits(self, session_id: str) -> str | None:

@@ -59,8 +59,6 @@ class UnmuteOrder(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MuteRoutes:
-    """Mutes alerts and pauses actions."""
-
     def __init__(
         self,
         mute_pause: MutePause,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta, Struct, field
 
-from wakeful.http.asgi import PEER, Receive, Scope
+from wakeful.http.asgi import PEER, Receive
 from wakeful.http.errors import CallerDisconnected
 from wakeful.http.responses import (
     EncodedResponse,
@@ -27,8 +27,9 @@ from wakeful.judging.session_record import HealthView, SessionRecord
 from wakeful.replay.cases import SavedCase
 from wakeful.sessions.registry import LIMIT_MAX, Query
 from wakeful.sessions.repair import Repair, Repairs
+from wakeful.views.calls import CALLS_MAX
 from wakeful.views.records import CallList, EventList, Overview, SessionList
-from wakeful.views.sessions import CALLS_MAX, SessionQueries
+from wakeful.views.sessions import SessionQueries
 
 WAIT_SECONDS_MAX = 3600
 EVENTS_MAX = 1000
@@ -69,8 +70,6 @@ class WaitQuery(Struct, frozen=True):
 
 
 class SessionRoutes:
-    """Reads sessions."""
-
     def __init__(self, queries: SessionQueries, ancestors: Callable[[int], Sequence[int]]) -> None:
         self._queries = queries
         self._ancestors = ancestors
@@ -103,7 +102,11 @@ class SessionRoutes:
 
     async def of_caller(self, request: HttpRequest[CallerQuery]) -> EncodedResponse[SessionRecord]:
         """The caller's own session: by conversation id, else by a process it descends from."""
-        pids = [*(request.input.pid or ()), *_peer_pids(request.scope)]
+        pids = list(request.input.pid or ())
+        peer = request.scope.get(PEER)
+        # At the socket, pid 0 is a process of a namespace that this one cannot see.
+        if peer is not None and peer.pid > 0:
+            pids.append(peer.pid)
         lineage = [each for start in pids for each in (start, *self._ancestors(start))]
         return EncodedResponse(self._queries.of_caller(request.input.conversation or (), lineage))
 
@@ -127,7 +130,6 @@ class SessionRoutes:
         return EncodedResponse(self._queries.why(request.id))
 
     async def events(self, request: HttpRequest[EventQuery]) -> EncodedResponse[EventList]:
-        """The transitions of one session, oldest first."""
         given = request.input
         return EncodedResponse(await self._queries.events(request.id, after=given.after, limit=given.limit))
 
@@ -139,12 +141,6 @@ class SessionRoutes:
         """Answer once the session is in this state, needs a person, died or stopped, or the time is over."""
         waiting = self._queries.wait(request.id, State(request.input.until), request.input.timeout)
         return EncodedResponse(await _until_disconnected(request.receive, waiting))
-
-
-def _peer_pids(scope: Scope) -> tuple[int, ...]:
-    """The caller's pid at the socket; 0 is a process of a namespace that this one cannot see."""
-    peer = scope.get(PEER)
-    return (peer.pid,) if peer is not None and peer.pid > 0 else ()
 
 
 async def _until_disconnected(receive: Receive, waiting: Coroutine[Any, Any, T]) -> T:
@@ -168,8 +164,6 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 
 class CaseRoutes:
-    """Reports of wrong verdicts."""
-
     def __init__(self, queries: SessionQueries) -> None:
         self._queries = queries
 

@@ -108,10 +108,8 @@ _SEQ_MAX: Final = 2**63 - 1
 _PROBLEMS: Final = PROBLEMS | {409: "Somebody else owns it."}
 
 
-class BadIdempotencyKey(OperatorError):
+class BadIdempotencyKey(OperatorError, code="bad-idempotency-key"):
     """An Idempotency-Key has {chars_max} printable characters at most."""
-
-    code = "bad-idempotency-key"
 
 
 class WorkQuery(Struct, frozen=True):
@@ -121,8 +119,6 @@ class WorkQuery(Struct, frozen=True):
 
 
 class WorkRoutes:
-    """Tasks, their runs, and the leases of conversations."""
-
     def __init__(self, work: WorkQueue, paused: PauseQuery) -> None:
         self._work = work
         self._get_pause = paused
@@ -172,13 +168,11 @@ class WorkRoutes:
         )
 
     async def heartbeat(self, request: HttpRequest[LeaseHeartbeat]) -> EncodedResponse[RenewedLease]:
-        """Renew a run's lease."""
         return EncodedResponse(
             await self._work.heartbeat(request.id, request.input.epoch, request.input.ttl_seconds)
         )
 
     async def complete(self, request: HttpRequest[RunCompletion]) -> EncodedResponse[WorkRecord]:
-        """The run succeeded."""
         return EncodedResponse(
             await self._work.complete(request.id, request.input.epoch, request.input.result)
         )
@@ -199,13 +193,11 @@ class WorkRoutes:
         return EncodedResponse(lease)
 
     async def renew_session(self, request: HttpRequest[LeaseHeartbeat]) -> EncodedResponse[RenewedLease]:
-        """Renew the lease of a conversation."""
         return EncodedResponse(
             await self._work.renew_session(request.id, request.input.epoch, request.input.ttl_seconds)
         )
 
     async def yield_session(self, request: HttpRequest[LeaseReturn]) -> EncodedResponse[ReleasedLease]:
-        """Release a conversation."""
         return EncodedResponse(await self._work.yield_session(request.id, request.input.epoch))
 
 

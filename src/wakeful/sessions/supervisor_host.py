@@ -1,0 +1,56 @@
+"""Interfaces of the supervisor: to the code that runs it (the daemon, a one-time check, a test), and to its sources."""
+
+from typing import TYPE_CHECKING, Protocol
+
+from wakeful.core.ids import SessionId
+from wakeful.core.process import Process, ProcessState
+from wakeful.judging.evidence import SessionIdentity
+from wakeful.sessions.feed import SessionChange
+from wakeful.sessions.session_judge import JudgingHost, ToolProbe
+from wakeful.storage.base import Transition
+
+if TYPE_CHECKING:
+    from wakeful.sessions.supervisor import Supervisor
+
+
+class SupervisorHost(JudgingHost, Protocol):
+    """Runs the supervisor and uses its results. Every call comes from the loop in which the supervisor runs."""
+
+    def request_judging(self, supervisor: "Supervisor") -> None:
+        """Call its `judge_pending` soon."""
+
+    def set_timer(self, supervisor: "Supervisor", awake: float) -> None:
+        """Call its `on_timer` at this moment."""
+
+    def on_session_process(self, session_id: SessionId) -> None:
+        """A session has a new process, or its processes changed."""
+
+    def on_session_gone(self, session_id: SessionId) -> None:
+        """Its log is deleted and it has no process: the supervisor does not know it any more."""
+
+    def on_judged(self, transitions: list[Transition], changes: list[SessionChange]) -> None:
+        """Store and announce what was judged."""
+
+
+class EvidenceSources(ToolProbe, Protocol):
+    """What the supervisor asks about logs and processes. A method that reports back gets the supervisor."""
+
+    def catch_up(self, session_id: SessionId) -> None:
+        """Let the log sources report everything new about a session, now."""
+
+    def watch(self, process: Process) -> ProcessState:
+        """Whether it is alive; if it is, its end will be reported."""
+
+    def find_agent_process(self, session_id: SessionId) -> None:
+        """A log grows and its writer is not known: find it."""
+
+    def find_named_process(
+        self, supervisor: "Supervisor", identity: SessionIdentity, pid: int, wall: float
+    ) -> None:
+        """A log says that the process with this pid wrote it, at this time: report which process that is."""
+
+    def find_pane(self, session_id: SessionId) -> None:
+        """A session has a new process: find the pane that shows it."""
+
+    def on_agent_exit(self, supervisor: "Supervisor", session_id: SessionId) -> None:
+        """Report the calls that its log does not show, and, now or later, the tools that it left running."""
