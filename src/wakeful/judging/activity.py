@@ -423,7 +423,11 @@ def _seconds(count: bytes, unit: bytes) -> float:
 def _on_call_end(activity: Activity, event: e.CallEnded, at: Instant) -> None:
     call = _close_call(activity, event)
     if call is None and event.call:
-        _expect_call(activity, event)
+        # The result precedes its call: keep it until the call is read.
+        early = activity.early_results = activity.early_results or {}
+        if len(early) >= EARLY_RESULTS_MAX:
+            del early[next(iter(early))]
+        early[event.call[:NAME_CHARS_MAX]] = event.background[:NAME_CHARS_MAX]
     activity.call_at = at
     activity.refused = event.refused
     if (event.is_error or activity.errors_in_a_row) and (call is not None or not event.call):
@@ -465,13 +469,6 @@ def _close_call(activity: Activity, event: e.CallEnded) -> OpenCall | None:
     tool = event.tool[:NAME_CHARS_MAX]
     newest = next((call for call in reversed(activity.calls.values()) if call.tool == tool), None)
     return activity.calls.pop(newest.call) if newest is not None else None
-
-
-def _expect_call(activity: Activity, event: e.CallEnded) -> None:
-    early = activity.early_results = activity.early_results or {}
-    if len(early) >= EARLY_RESULTS_MAX:
-        del early[next(iter(early))]
-    early[event.call[:NAME_CHARS_MAX]] = event.background[:NAME_CHARS_MAX]
 
 
 def _step_after_call(activity: Activity, ended: OpenCall | None) -> TurnStep:
