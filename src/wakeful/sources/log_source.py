@@ -195,17 +195,14 @@ class LogFileSource:
         oldest_recent = self._clock.now().wall - self._fold_after_seconds
         for rank, each in enumerate(sorted(found, key=_mtime, reverse=True)):
             if each.mtime < oldest_recent and each.path not in self._scanned_stats:
-                self._report_old(root, each)
+                # An old log, for the first time: nine of ten logs at a start.
+                self._scanned_stats[each.path] = each.size, each.mtime
+                owner = self._owner(root, each.path)
+                if owner is not None and not owner.side:
+                    self._paths[owner.subject.id] = each.path
+                    self._sink.on_old_log(owner.subject, each.mtime)
             else:
                 self._report_log(root, each, is_recent=each.mtime >= oldest_recent, rank=rank)
-
-    def _report_old(self, root: Path, found: ScannedFile) -> None:
-        """An old log, for the first time: nine of ten logs at a start."""
-        self._scanned_stats[found.path] = found.size, found.mtime
-        owner = self._owner(root, found.path)
-        if owner is not None and not owner.side:
-            self._paths[owner.subject.id] = found.path
-            self._sink.on_old_log(owner.subject, found.mtime)
 
     def on_changes(self, changes: FileChanges) -> None:
         if changes.rescan:
