@@ -252,22 +252,6 @@ def _exit_by_signal(number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def run_agent(home: Path, cwd: Path, conversation: str, steps: Sequence[Step]) -> int:
-    """Play the script until it exits or a signal comes, else stay for ever; returns the exit code."""
-    for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, _exit_by_signal)
-    player = ScriptPlayer(home, cwd, conversation)
-    try:
-        player.play(steps)
-        player.stay()
-    except KeyboardInterrupt:
-        # Claude Code exits with 0 here, too.
-        player.interrupt()
-        return 0
-    finally:
-        player.leave()
-
-
 __all__ = ["BadStep", "NotInTime", "RunningAgent", "ScriptedAgent", "Step"]
 
 PATIENCE_SECONDS: Final = 10.0
@@ -432,7 +416,18 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"{_USAGE}\n{problem}\n")
         return 2
     home, cwd = Path(given["--home"]).absolute(), Path(given["--cwd"]).absolute()
-    return run_agent(home, cwd, given.get("--conversation") or str(uuid4()), steps)
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, _exit_by_signal)
+    player = ScriptPlayer(home, cwd, given.get("--conversation") or str(uuid4()))
+    try:
+        player.play(steps)
+        player.stay()
+    except KeyboardInterrupt:
+        # Claude Code exits with 0 here, too.
+        player.interrupt()
+        return 0
+    finally:
+        player.leave()
 
 
 def _options(arguments: list[str]) -> dict[str, str]:

@@ -75,7 +75,15 @@ class ScriptedTranscript:
             "version": VERSION,
             "gitBranch": "HEAD",
         }
-        self._parent = _last_complete_record(self.path)
+        # The record from which a resumed client continues: the last one that is no call; a kill can leave
+        # one open.
+        last = None
+        for line in self.path.read_bytes().splitlines() if self.path.exists() else ():
+            record = json.loads(line)
+            content = record.get("message", {}).get("content")
+            called = isinstance(content, list) and content[0]["type"] == "tool_use"
+            last = last if called else record.get("uuid", last)
+        self._parent = last
         self._prompt_id = self._last_prompt = ""
         self._message_id = ""
         self._turn_records = 0
@@ -239,17 +247,6 @@ def _message(message_id: str, block: Mapping[str, Any], stop_reason: str) -> dic
         "usage": _USAGE,
         "stop_details": None,
     }
-
-
-def _last_complete_record(path: Path) -> str | None:
-    """The record from which a resumed client continues: the last one that is no call; a kill can leave one open."""
-    last = None
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        record = json.loads(line)
-        content = record.get("message", {}).get("content")
-        called = isinstance(content, list) and content[0]["type"] == "tool_use"
-        last = last if called else record.get("uuid", last)
-    return last
 
 
 def _start_ticks() -> str:
