@@ -9,10 +9,11 @@ from typing import Final
 
 from wakeful.core.clock import Instant, iso
 from wakeful.core.process import ProcessState
-from wakeful.judging.activity import GAP_SECONDS_MAX, Activity, OpenCall
+from wakeful.judging.activity import Activity, OpenCall
 from wakeful.judging.events import Failure
 from wakeful.judging.evidence import AgentProcess, ClientStatus, DialogKind, RuntimeState
 from wakeful.judging.findings import ExpectedWait, Finding, FindingCode
+from wakeful.judging.folding import GAP_SECONDS_MAX
 from wakeful.judging.loops import LoopTracker, detect_loop
 from wakeful.judging.outage import is_outage
 from wakeful.judging.permission import NEVER_ASKING_MODES

@@ -8,7 +8,7 @@ from typing import Final
 
 from wakeful.core.clock import Instant, latest
 from wakeful.core.process import ProcessState
-from wakeful.judging.activity import GAP_SECONDS_MAX, Activity
+from wakeful.judging.activity import Activity
 from wakeful.judging.detectors import (
     TWIN_SECONDS,
     DetectorInput,
@@ -38,6 +38,7 @@ from wakeful.judging.findings import (
     Verdict,
     worst,
 )
+from wakeful.judging.folding import GAP_SECONDS_MAX
 from wakeful.judging.permission import call_awaiting_permission, permission_expected_at
 from wakeful.judging.thresholds import Policy
 from wakeful.judging.turn_state import OPEN, TurnPhase

@@ -20,7 +20,7 @@ from wakeful.core.decoding import json_decoder
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process, ProcessState
-from wakeful.judging.activity import Activity, fold
+from wakeful.judging.activity import Activity
 from wakeful.judging.activity_redaction import redacted_activity, redacted_process
 from wakeful.judging.available_actions import is_cut_off
 from wakeful.judging.events import Event, FormatDrifted, LogOpened
@@ -41,6 +41,7 @@ from wakeful.judging.evidence import (
     remember_process,
 )
 from wakeful.judging.findings import ExpectedWait
+from wakeful.judging.folding import fold
 from wakeful.judging.judge import judge
 from wakeful.judging.session_record import build_record
 from wakeful.judging.thresholds import Policy

@@ -17,9 +17,9 @@ from msgspec import Struct
 from wakeful.core.clock import Clock
 from wakeful.core.ids import SessionId
 from wakeful.core.text import plain
-from wakeful.judging.activity import RULE_VERSION
 from wakeful.judging.events import Event, LogOpened
 from wakeful.judging.evidence import SessionIdentity
+from wakeful.judging.folding import RULE_VERSION
 from wakeful.sources.base import EvidenceSink, FileChanges, FolderWatcher, LogReader
 from wakeful.sources.folder_watch import ScannedFile, scan_tree, watch_or_await
 from wakeful.sources.log_file import LogBatch, LogFile, ReadRefusal

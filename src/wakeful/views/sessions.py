@@ -23,7 +23,7 @@ from wakeful.core.process import Process, ProcessState
 from wakeful.core.query_result import QueryResult
 from wakeful.healing.case import HealingCase
 from wakeful.heartbeat.model import HeartbeatStatus
-from wakeful.judging.activity import LATE_SECONDS_MAX, Activity
+from wakeful.judging.activity import Activity
 from wakeful.judging.events import (
     CallEnded,
     CallStarted,
@@ -36,6 +36,7 @@ from wakeful.judging.events import (
 from wakeful.judging.evidence import Pane
 from wakeful.judging.explanation import Explanation, ExplanationEvidence, explain
 from wakeful.judging.findings import EXIT_CODES, State, Verdict
+from wakeful.judging.folding import LATE_SECONDS_MAX
 from wakeful.judging.session_record import SessionRecord, safe
 from wakeful.judging.thresholds import Policy
 from wakeful.replay.cases import EVENTS_RECALLED_MAX, CaseFile, Expect, NoCaseFile, SavedCase, case_of

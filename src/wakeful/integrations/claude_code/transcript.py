@@ -28,7 +28,7 @@ from wakeful.integrations.claude_code.background import (
 )
 from wakeful.integrations.claude_code.registry import identity_of
 from wakeful.judging import events as e
-from wakeful.judging.activity import is_boundary
+from wakeful.judging.folding import is_boundary
 from wakeful.judging.masking import count_repeated_ends
 from wakeful.judging.resume_command import project_folder
 from wakeful.sources.log_source import LogFormat, LogOwner

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from wakeful.control.briefs import OWN_PROMPT_PREFIXES
 from wakeful.core.decoding import json_decoder
 from wakeful.judging import events as e
-from wakeful.judging.activity import BACKGROUND_MAX, is_boundary
+from wakeful.judging.folding import BACKGROUND_MAX, is_boundary
 from wakeful.judging.masking import count_repeated_ends
 from wakeful.sources.parsing import (
     conversation_of,
