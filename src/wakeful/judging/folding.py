@@ -30,7 +30,7 @@ from wakeful.judging.spawns import Spawns, on_spawn, on_spawn_failed
 from wakeful.judging.turn_state import OPEN, TRANSITIONS, TurnPhase, TurnStep
 
 # Bump when folding changes: bookmarks of another version are read again from the log.
-RULE_VERSION: Final = 10
+RULE_VERSION: Final = 11
 # An assistant message opened at most 20 calls at once in the recordings.
 OPEN_CALLS_MAX: Final = 128
 # Results that precede their call in the log; client 2.1.98 wrote 7 of 449 this way, all within one message.
