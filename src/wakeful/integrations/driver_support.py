@@ -37,9 +37,8 @@ from wakeful.core.text import plain
 from wakeful.integrations.claude_code.registry import entry_of
 from wakeful.linux import proc
 from wakeful.linux.client_processes import is_client
-from wakeful.linux.files import read_small
+from wakeful.linux.files import owner_only, read_small
 from wakeful.linux.launch import Streams
-from wakeful.linux.owner_only import owner_only
 from wakeful.linux.terminate import IsMeant, SweepResult, TerminationResult, terminate, terminate_marked
 from wakeful.storage.base import ActionOutcome
 
