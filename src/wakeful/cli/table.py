@@ -36,7 +36,6 @@ _URGENT: Final = (RowTone.NEEDS_YOU, RowTone.PROBLEM)
 
 
 def print_rows(rows: Sequence[SessionTableRow], footer: Sequence[str] = ()) -> None:
-    """The table, then the lines below it."""
     if sys.stdout.isatty():
         from rich.console import Console  # noqa: PLC0415 - costs as much as the rest of the command
 
@@ -82,7 +81,6 @@ def _width(text: str) -> int:
 
 
 def draw(console: "Console", rows: Sequence[SessionTableRow], footer: Sequence[str]) -> None:
-    """Draw the table on a console of rich."""
     for line in _coloured_lines(rows, console.width) if rows else ():
         console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
     for words in footer:

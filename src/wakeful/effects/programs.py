@@ -20,7 +20,6 @@ SCRIPT_CHARS_MAX: Final = 2048
 
 
 def worst(rules: Iterator[EffectRule]) -> EffectRule:
-    """The worst rule, which decides for the whole."""
     return max(rules, key=RANK.__getitem__, default=EffectRule.READS)
 
 

@@ -20,8 +20,6 @@ _ENDED, _SETTLING = TurnPhase.ENDED, TurnPhase.SETTLING
 
 
 class OpenCall(Struct, frozen=True, gc=False):
-    """A call without a result."""
-
     call: str
     tool: str
     kind: e.CallKind

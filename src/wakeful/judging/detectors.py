@@ -299,7 +299,6 @@ def _detect_drift(facts: DetectorInput) -> Finding | None:
 
 
 def format_drift(activity: Activity, policy: Policy) -> str | None:
-    """How the log's format changed, as text."""
     if activity.drifted is not None:
         return f"the log's format changed: no {activity.drifted}"
     # A log with marks of activity and many unknown records need not have turns.

@@ -317,7 +317,6 @@ class LogFile:
         return LogBatch(*_lines_and_marks(ended), reset=reset, more=more, refused=refused)
 
     def _is_same_log(self, fd: int, status: os.stat_result, head: bytes) -> bool:
-        """Whether this is still the log that was read before."""
         if self._inode is None:
             return True
         if status.st_ino != self._inode or status.st_size < self.offset:

@@ -316,7 +316,6 @@ class LogFileSource:
                 self._report_recent(root, found, owner.subject)
 
     def _on_log_change(self, root: Path, path: str) -> None:
-        """A log grew or appeared while watching."""
         owner = self._owner(root, path)
         if owner is None:
             return
@@ -389,7 +388,6 @@ class LogFileSource:
         self._sink.on_events(followed.subject, events, live=live, anew=batch.reset)
 
     def _on_removal(self, gone: str) -> None:
-        """A log was removed, or a folder with its content."""
         self._skipped_logs.forget(gone)
         for session_id, path in list(self._paths.items()):
             if path == gone or path.startswith(f"{gone}/"):

@@ -78,8 +78,6 @@ def _verb(step: object) -> str:
 
 
 class ScriptedScreen:
-    """The agent's terminal output."""
-
     def __init__(self, cwd: Path, conversation: str) -> None:
         self._coloured = sys.stdout.isatty()
         self._print("2", f"✻ scripted agent, plays Claude Code {VERSION} · {cwd.name} · {conversation[:8]}\n")
@@ -273,7 +271,7 @@ class NotInTime(OwnError):
 
 
 class ScriptedAgent:
-    """An agent that can be started: `home` stands for `~/.claude`, `cwd` for its project."""
+    """An agent that can be started: `home` replaces `~/.claude`, `cwd` is its project."""
 
     def __init__(self, home: Path, cwd: Path, *, conversation: str | None = None) -> None:
         self.home = home
@@ -358,7 +356,6 @@ class RunningAgent:
         return self.tools()[0]
 
     def answer(self, line: str = "yes") -> None:
-        """Answer the agent's question."""
         assert self.process.stdin is not None, "started with a pipe"
         self.process.stdin.write(f"{line}\n".encode())
         self.process.stdin.flush()

@@ -99,7 +99,6 @@ class ScriptedTranscript:
         self._user(text, after=typed)
 
     def text(self, text: str) -> None:
-        """The model's text before a call."""
         self._assistant({"type": "text", "text": text}, "tool_use")
 
     def call(self, tool: str, given: Mapping[str, Any]) -> str:
@@ -109,7 +108,6 @@ class ScriptedTranscript:
         return call
 
     def result(self, call: str, tool: str, output: str, *, is_error: bool) -> None:
-        """The call ends."""
         after: dict[str, Any] = {}
         if is_error:
             after["toolUseResult"] = f"Error: {output}"

@@ -228,7 +228,6 @@ class SessionTable(ScrollView, can_focus=True):
 
     @property
     def selected(self) -> SessionRecord | None:
-        """The session under the cursor."""
         rows = self._session_list.rows
         return rows[self._row_number] if self._row_number < len(rows) else None
 

@@ -109,8 +109,6 @@ def _play(environment: DemoEnvironment, length_seconds: float, ending: StopSigna
 
 
 class _DemoRun(Struct):
-    """The state of a running demo."""
-
     stage: DemoEnvironment
     board: DemoTable
     screen: DemoScreen

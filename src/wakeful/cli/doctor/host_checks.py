@@ -96,7 +96,6 @@ def clock(context: CheckContext) -> CheckResult:
 
 
 def _newest_write(home: Path) -> float:
-    """The time of the newest write in the state folder."""
     try:
         return max((entry.stat(follow_symlinks=False).st_mtime for entry in os.scandir(home)), default=0.0)
     except OSError:

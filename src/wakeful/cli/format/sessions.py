@@ -193,7 +193,6 @@ def ending_lines(body: bytes) -> list[str]:
 
 
 def saved_case_lines(body: bytes) -> list[str]:
-    """What was saved of a wrong verdict."""
     case = decode_json(body, dict[str, Any])
     said = ", ".join(case["verdict"]["findings"]) or case["verdict"]["health"]
     return [
