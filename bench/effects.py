@@ -19,7 +19,8 @@ from bench.accuracy.recordings import READERS, SMALL, Recording, load
 from wakeful.core.clock import Instant
 from wakeful.effects.rules import MEANINGS, PROGRAMS, RANK, VERBS, Effect, EffectRule, Verbs
 from wakeful.judging import events as e
-from wakeful.judging.activity import Activity, fold
+from wakeful.judging.activity import Activity
+from wakeful.judging.folding import fold
 from wakeful.judging.interrupted_calls import TOOLS, EffectVerdict, classify, interrupted_calls
 
 ROOT: Final = Path(__file__).parents[1]

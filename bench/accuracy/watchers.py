@@ -8,8 +8,9 @@ from msgspec import Struct
 from wakeful.core.clock import Instant
 from wakeful.core.process import Process, ProcessState
 from wakeful.judging import events as e
-from wakeful.judging.activity import Activity, fold
+from wakeful.judging.activity import Activity
 from wakeful.judging.evidence import AgentProcess, RuntimeState
+from wakeful.judging.folding import fold
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Policy
 

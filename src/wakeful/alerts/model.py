@@ -28,8 +28,8 @@ from wakeful.incidents.model import (
     format_names,
     headline,
 )
-from wakeful.judging.explanation import LOGINS
 from wakeful.judging.findings import MEANINGS, FindingCode, Notice, WaitKind
+from wakeful.judging.next_step import LOGINS
 from wakeful.judging.session_record import FindingRecord, SessionRecord
 from wakeful.judging.waits import PROBABLY_ASKS
 from wakeful.judging.wording import call_subject, readable_text

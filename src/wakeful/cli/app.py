@@ -207,20 +207,16 @@ def run() -> int:
         sys.stdout.flush()
         print_pending_notes()
     except KeyboardInterrupt:
-        return _on_interrupt()
+        # A person who pressed Ctrl-C knows why; a program that reads JSON does not.
+        if wants_json(sys.argv[1:]):
+            print_error("interrupted by a signal", INTERRUPTED_EXIT_CODE, "interrupted", retryable=True)
+        return INTERRUPTED_EXIT_CODE
     except BrokenPipeError:
         _discard_output()
         return PIPE_BROKEN_EXIT_CODE
     except Exception as problem:  # noqa: BLE001 - the last place where a bug can become one line
         return _report_problem(_output_error() or problem)
     return code
-
-
-def _on_interrupt() -> int:
-    """A person who pressed Ctrl-C knows why; a program that reads JSON does not."""
-    if wants_json(sys.argv[1:]):
-        print_error("interrupted by a signal", INTERRUPTED_EXIT_CODE, "interrupted", retryable=True)
-    return INTERRUPTED_EXIT_CODE
 
 
 def _prepare_streams() -> None:
@@ -274,7 +270,14 @@ def _report_problem(problem: Exception) -> int:
         code, retryable = _code_and_retryable(problem)
         return print_error(str(problem), problem.exit_code, code, retryable=retryable)
     if isinstance(problem, click.ClickException):
-        return _report_usage_error(problem)
+        context = getattr(problem, "ctx", None)
+        exit_code = problem.exit_code if problem.exit_code != 1 else 2
+        if isinstance(problem, click.exceptions.NoArgsIsHelpError):
+            problem.show()
+            return exit_code
+        hint = f" Try '{context.command_path} --help'." if context is not None else ""
+        said = plain(problem.format_message())
+        return print_error(f"{said}{'' if said.endswith(('.', '?', '!')) else '.'}{hint}", exit_code, "usage")
     if isinstance(problem, OSError) and problem.strerror:
         # The filename of an error may also be the number of a descriptor.
         place = f"{os.fsdecode(problem.filename)}: " if isinstance(problem.filename, str | bytes) else ""
@@ -293,14 +296,3 @@ def _code_and_retryable(problem: WakefulError) -> tuple[str, bool]:
     if not isinstance(document, dict) or not isinstance(document.get("code"), str):
         return problem.code, problem.retryable
     return document["code"], document.get("retryable") is True
-
-
-def _report_usage_error(problem: click.ClickException) -> int:
-    context = getattr(problem, "ctx", None)
-    exit_code = problem.exit_code if problem.exit_code != 1 else 2
-    if isinstance(problem, click.exceptions.NoArgsIsHelpError):
-        problem.show()
-        return exit_code
-    hint = f" Try '{context.command_path} --help'." if context is not None else ""
-    said = plain(problem.format_message())
-    return print_error(f"{said}{'' if said.endswith(('.', '?', '!')) else '.'}{hint}", exit_code, "usage")

@@ -97,19 +97,15 @@ def places_like(incomplete: str) -> list[CompletionItem]:
 
 def _names_and_ids(sessions: Iterable[SessionCandidate], incomplete: str) -> Iterator[tuple[str, str]]:
     for each in sessions:
-        words = _session_summary(each)
+        # No commas: fish ends an explanation there; no colons: zsh does.
+        project = each.project if _is_id(each.project) and ":" not in each.project else ""
+        words = " ".join(filter(None, (project, each.state, each.health)))
         if each.name is not None:
             yield each.name, words
         yield each.id, words
         bare = next((each.id.removeprefix(start) for start in _PROVIDERS if each.id.startswith(start)), None)
         if incomplete and bare is not None:
             yield bare, words
-
-
-def _session_summary(session: SessionCandidate) -> str:
-    """Project, state and health. No commas: fish ends an explanation there; no colons: zsh does."""
-    project = session.project if _is_id(session.project) and ":" not in session.project else ""
-    return " ".join(filter(None, (project, session.state, session.health)))
 
 
 def _completion_items(incomplete: str, candidates: Iterable[tuple[str, str]]) -> list[CompletionItem]:

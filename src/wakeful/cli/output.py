@@ -27,7 +27,6 @@ class OutputLost(WorldError):
 
 
 def print_line(line: str = "") -> None:
-    """One line of the answer."""
     sys.stdout.write(f"{plain_keeping_indent(line)}\n")
 
 

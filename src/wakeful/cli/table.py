@@ -36,9 +36,10 @@ _URGENT: Final = (RowTone.NEEDS_YOU, RowTone.PROBLEM)
 
 
 def print_rows(rows: Sequence[SessionTableRow], footer: Sequence[str] = ()) -> None:
-    """The table, then the lines below it."""
     if sys.stdout.isatty():
-        _print_coloured(rows, footer)
+        from rich.console import Console  # noqa: PLC0415 - costs as much as the rest of the command
+
+        draw(Console(highlight=False, markup=False, emoji=False), rows, footer)
         return
     for line in (*(plain_lines(rows) if rows else ()), *footer):
         sys.stdout.write(f"{line}\n")
@@ -79,14 +80,7 @@ def _width(text: str) -> int:
     return sum(0 if combining(char) else 1 + (east_asian_width(char) in "WF") for char in text)
 
 
-def _print_coloured(rows: Sequence[SessionTableRow], footer: Sequence[str]) -> None:
-    from rich.console import Console  # noqa: PLC0415 - costs as much as the rest of the command
-
-    draw(Console(highlight=False, markup=False, emoji=False), rows, footer)
-
-
 def draw(console: "Console", rows: Sequence[SessionTableRow], footer: Sequence[str]) -> None:
-    """Draw the table on a console of rich."""
     for line in _coloured_lines(rows, console.width) if rows else ():
         console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
     for words in footer:

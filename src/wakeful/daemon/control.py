@@ -35,7 +35,7 @@ from wakeful.integrations.tmux.driver import TmuxDriver
 from wakeful.integrations.tmux.prompt_in_log import has_prompt
 from wakeful.linux import proc
 from wakeful.linux.child_environment import agent_environ, kept_back
-from wakeful.linux.owner_only import owner_only
+from wakeful.linux.files import owner_only
 from wakeful.linux.terminate import has_variable, terminate, terminate_marked
 from wakeful.sources.tool_processes import TOOL_VARIABLES, is_tool
 from wakeful.storage.base import ActionOutcome, Store

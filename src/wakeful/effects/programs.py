@@ -20,7 +20,6 @@ SCRIPT_CHARS_MAX: Final = 2048
 
 
 def worst(rules: Iterator[EffectRule]) -> EffectRule:
-    """The worst rule, which decides for the whole."""
     return max(rules, key=RANK.__getitem__, default=EffectRule.READS)
 
 
@@ -54,10 +53,7 @@ def by_verb(words: Sequence[str], verbs: Verbs) -> tuple[EffectRule | None, list
         # Without a subcommand a program shows its help, but these two install.
         installs = len(words) == 1 and words[0] in {"bundle", "yarn"}
         return EffectRule.INSTALL if installs else EffectRule.READS, []
-    return _rule_of(list(words[at:]), verbs)
-
-
-def _rule_of(rest: list[str], verbs: Verbs) -> tuple[EffectRule | None, list[str]]:
+    rest = list(words[at:])
     two, one = " ".join(rest[:2]), rest[0]
     for verb, count in ((two, 2), (one, 1)):
         if verb in verbs.runs or verb in verbs.tasks:
@@ -393,18 +389,14 @@ def gh_api_rule(rest: Sequence[str], stdin: str | None) -> EffectRule:
         elif word[:1] == UNQUOTED_UNKNOWN:
             return EffectRule.HIDDEN_COMMAND
     if "graphql" in rest[1:3] or any(word.endswith("graphql") for word in rest):
-        return _graphql(fields, stdin)
+        queries = [field.partition("=")[2] for field in fields if field.startswith("query=")]
+        text = " ".join(queries) + (stdin or "")
+        if _GRAPHQL_MUTATES.search(text):
+            return EffectRule.FORGE_WRITE
+        reads = bool(queries) and all(re.match(r"\s*(?:query\b|\{|fragment\b|#)", query) for query in queries)
+        return EffectRule.NETWORK_READ if reads else EffectRule.FORGE_WRITE
     rule = _http(method, body=bool(fields))
     return EffectRule.FORGE_WRITE if rule is EffectRule.HTTP_WRITE else rule
-
-
-def _graphql(fields: Sequence[str], stdin: str | None) -> EffectRule:
-    queries = [field.partition("=")[2] for field in fields if field.startswith("query=")]
-    text = " ".join(queries) + (stdin or "")
-    if _GRAPHQL_MUTATES.search(text):
-        return EffectRule.FORGE_WRITE
-    reads = bool(queries) and all(re.match(r"\s*(?:query\b|\{|fragment\b|#)", query) for query in queries)
-    return EffectRule.NETWORK_READ if reads else EffectRule.FORGE_WRITE
 
 
 _CLOUD_READS: Final = re.compile(

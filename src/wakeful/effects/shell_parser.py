@@ -128,7 +128,13 @@ class WordReader(ABC):
 
     def _read_special(self, char: str) -> str:
         if char == "'":
-            return self._single()
+            end = self.text.find("'", self.at + 1)
+            text = self.text[self.at + 1 : end if end >= 0 else None]
+            if end < 0:
+                self._mark_incomplete()
+            else:
+                self.at = end + 1
+            return text
         if char == '"':
             self.at += 1
             return self._double()
@@ -156,15 +162,6 @@ class WordReader(ABC):
         self.depth -= 1
         return UNQUOTED_UNKNOWN
 
-    def _single(self) -> str:
-        end = self.text.find("'", self.at + 1)
-        text = self.text[self.at + 1 : end if end >= 0 else None]
-        if end < 0:
-            self._mark_incomplete()
-        else:
-            self.at = end + 1
-        return text
-
     def _double(self) -> str:
         parts: list[str] = []
         while self.at < len(self.text):
@@ -178,11 +175,23 @@ class WordReader(ABC):
     def _expansion(self, mark: str) -> str:
         """At `$` or a backtick: record the commands it would run, and mark its result as unknown."""
         if self.text[self.at] == "`":
-            return self._backticks(mark)
+            found = _BACKTICKED.match(self.text, self.at)
+            if found is None:
+                self._mark_incomplete()
+                return mark
+            self.at = found.end()
+            commands = re.sub(r"\\([`$\\])", r"\1", found[1])
+            self.read_commands(commands)
+            return mark
         self.at += 1
         following = self.peek()
         if following == "(":
-            self._substitution()
+            self.at += 1
+            if self.peek() == "(":
+                self.at += 1
+                self.skip_arithmetic()
+            else:
+                self.read_nested()
             return mark
         if following == "{":
             self.at += 1
@@ -207,14 +216,6 @@ class WordReader(ABC):
         # Escapes could produce any text: the word counts as computed.
         return QUOTED_UNKNOWN if "\\" in found[1] else found[1]
 
-    def _substitution(self) -> None:
-        self.at += 1
-        if self.peek() == "(":
-            self.at += 1
-            self.skip_arithmetic()
-        else:
-            self.read_nested()
-
     def _braced(self) -> str:
         """`${...}` up to its end; returns its text without nested parts."""
         parts: list[str] = []
@@ -233,16 +234,6 @@ class WordReader(ABC):
             self._mark_incomplete()
         self.depth -= 1
         return "".join(parts)
-
-    def _backticks(self, mark: str) -> str:
-        found = _BACKTICKED.match(self.text, self.at)
-        if found is None:
-            self._mark_incomplete()
-            return mark
-        self.at = found.end()
-        commands = re.sub(r"\\([`$\\])", r"\1", found[1])
-        self.read_commands(commands)
-        return mark
 
 
 OPENERS: Final = frozenset({"!", "do", "elif", "else", "if", "then", "time", "until", "while", "{"})
@@ -327,7 +318,11 @@ class _Reader(WordReader):
     def _part(self, char: str) -> None:
         redirection = _REDIRECTION.match(self.text, self.at)
         if char == "\n":
-            self._newline()
+            self._end()
+            self.at += 1
+            pending, self.heredocs = self.heredocs, []
+            for heredoc in pending:
+                self._heredoc(heredoc)
         elif char == "#":
             end = self.text.find("\n", self.at)
             self.at = end if end >= 0 else len(self.text)
@@ -335,31 +330,21 @@ class _Reader(WordReader):
             self.at = redirection.end()
             self._read_redirection(redirection[0])
         elif char in ";&|":
-            self._operator()
+            found = _OPERATOR.match(self.text, self.at)
+            assert found is not None, "the caller checked its first character"
+            self.at = found.end()
+            self._end()
+            if found[0].startswith((";;", ";&")) and self.cases:
+                self._pattern()
         elif char in "()":
             self._parenthesis(char)
         else:
             self._read_argument()
 
-    def _newline(self) -> None:
-        self._end()
-        self.at += 1
-        pending, self.heredocs = self.heredocs, []
-        for heredoc in pending:
-            self._heredoc(heredoc)
-
     def _end(self) -> None:
         if self.command.words or self.command.targets:
             self.script.commands.append(self.command)
         self.command = Command()
-
-    def _operator(self) -> None:
-        found = _OPERATOR.match(self.text, self.at)
-        assert found is not None, "the caller checked its first character"
-        self.at = found.end()
-        self._end()
-        if found[0].startswith((";;", ";&")) and self.cases:
-            self._pattern()
 
     def _parenthesis(self, char: str) -> None:
         self.at += 1
@@ -389,20 +374,17 @@ class _Reader(WordReader):
             return  # the number of a stream
         self.command.words.append(word)
         if self.text[start : self.at] == word:
-            self._read_reserved(word)
-
-    def _read_reserved(self, word: str) -> None:
-        words = self.command.words
-        if word == "[[" and self._begins_command(1):
-            self._test()
-        elif word == "esac" and self._begins_command(1):
-            self.cases = max(0, self.cases - 1)
-        elif word == "in" and words[-3:-2] == ["case"] and self._begins_command(3):
-            self.cases += 1
-            self._pattern()
-        elif words[-2:-1] == ["function"] and self._begins_command(2):
-            self.script.functions.add(word)
-            del words[-2:]
+            words = self.command.words
+            if word == "[[" and self._begins_command(1):
+                self._test()
+            elif word == "esac" and self._begins_command(1):
+                self.cases = max(0, self.cases - 1)
+            elif word == "in" and words[-3:-2] == ["case"] and self._begins_command(3):
+                self.cases += 1
+                self._pattern()
+            elif words[-2:-1] == ["function"] and self._begins_command(2):
+                self.script.functions.add(word)
+                del words[-2:]
 
     def _test(self) -> None:
         """Skip to `]]`: there are no commands, whatever the operators between the words."""

@@ -37,9 +37,8 @@ from wakeful.core.text import plain
 from wakeful.integrations.claude_code.registry import entry_of
 from wakeful.linux import proc
 from wakeful.linux.client_processes import is_client
-from wakeful.linux.files import read_small
+from wakeful.linux.files import owner_only, read_small
 from wakeful.linux.launch import Streams
-from wakeful.linux.owner_only import owner_only
 from wakeful.linux.terminate import IsMeant, SweepResult, TerminationResult, terminate, terminate_marked
 from wakeful.storage.base import ActionOutcome
 
@@ -388,20 +387,17 @@ async def stop_managed_process(
         is_alive = result.sight is ProcessState.ALIVE
         outcome = ActionOutcome.INEFFECTIVE if is_alive else ActionOutcome.UNVERIFIED
         return ActionResult(outcome, f"process {result.process.pid} was signalled and not seen dead")
-    swept = await _sweep_session(managed, tool_variable)
+    # By both marks: Wakeful's is missing if Wakeful did not start the process, the client's if it is no
+    # tool.
+    by_client = await terminate_marked(tool_variable, managed.conversation_id, epoch_max=managed.epoch)
+    by_us = await terminate_marked(SESSION_VARIABLE, managed.session_id, epoch_max=managed.epoch)
+    spared = {*by_client.spared, *by_us.spared}
+    swept = SweepResult((*by_client.endings, *by_us.endings), tuple(spared))
     if swept.survivors:
         pids = _pids(swept.survivors)
         return ineffective(f"{_ending_text(result)}, but these still run: {pids}")
     folder.remove()
     return confirmed(f"{_ending_text(result)}{_swept_text(swept)}")
-
-
-async def _sweep_session(managed: ManagedSession, tool_variable: str) -> SweepResult:
-    """By both marks: Wakeful's is missing if Wakeful did not start the process, the client's if it is no tool."""
-    by_client = await terminate_marked(tool_variable, managed.conversation_id, epoch_max=managed.epoch)
-    by_us = await terminate_marked(SESSION_VARIABLE, managed.session_id, epoch_max=managed.epoch)
-    spared = {*by_client.spared, *by_us.spared}
-    return SweepResult((*by_client.endings, *by_us.endings), tuple(spared))
 
 
 def _ending_text(result: TerminationResult | None) -> str:

@@ -116,23 +116,20 @@ class GitFolders:
 
     async def inspect(self, folder: str, since_wall: float) -> GitChanges:
         try:
-            return await self._inspect(folder, since_wall)
+            git = Git(folder, self._seconds_max)
+            top = await git.run("rev-parse", "--show-toplevel")
+            if top.exit_code != 0:
+                if top.exit_code is None:
+                    problem = NO_ANSWER
+                else:
+                    problem = OTHER_USERS_FOLDER if b"dubious ownership" in top.errors else NO_GIT
+                return GitChanges(path_label(folder), problem=problem)
+            root = os.fsdecode(top.output.rstrip(b"\n"))
+            if not await git.disable_filters():
+                return GitChanges(path_label(root), problem=NO_ANSWER)
+            return await _inspect_repository(git, root, since_wall)
         except WorkingDirectoryGone:
             return GitChanges(path_label(folder), problem=FOLDER_MISSING)
-
-    async def _inspect(self, folder: str, since_wall: float) -> GitChanges:
-        git = Git(folder, self._seconds_max)
-        top = await git.run("rev-parse", "--show-toplevel")
-        if top.exit_code != 0:
-            if top.exit_code is None:
-                problem = NO_ANSWER
-            else:
-                problem = OTHER_USERS_FOLDER if b"dubious ownership" in top.errors else NO_GIT
-            return GitChanges(path_label(folder), problem=problem)
-        root = os.fsdecode(top.output.rstrip(b"\n"))
-        if not await git.disable_filters():
-            return GitChanges(path_label(root), problem=NO_ANSWER)
-        return await _inspect_repository(git, root, since_wall)
 
 
 async def _inspect_repository(git: Git, root: str, since_wall: float) -> GitChanges:

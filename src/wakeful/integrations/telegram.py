@@ -177,7 +177,10 @@ def classify_failure(problem: Exception, token: str) -> TelegramFailure:
     if not isinstance(problem, TelegramError):
         return TelegramFailure(TelegramFailureKind.DOUBT, f"an answer we do not understand: {reason}")
     if isinstance(problem, InvalidToken):
-        return _unknown_token_failure(problem, reason, token)
+        # An unknown token or an unknown method: the library raises the same error for both.
+        cause = without_token(str(problem.__cause__ or ""), token)
+        meaning = TelegramFailureKind.REFUSED if "not found" in cause.lower() else TelegramFailureKind.LOCKED
+        return TelegramFailure(meaning, cause or reason)
     if isinstance(problem, Conflict):
         return TelegramFailure(TelegramFailureKind.TAKEN, reason)
     if isinstance(problem, NetworkError) and type(problem.__cause__).__module__.startswith("httpx"):
@@ -195,13 +198,6 @@ def classify_failure(problem: Exception, token: str) -> TelegramFailure:
 def without_token(text: str, token: str) -> str:
     """One line of the text, without the token."""
     return plain(redact(text.replace(token, "[bot token]")), REASON_CHARS_MAX)
-
-
-def _unknown_token_failure(problem: Exception, reason: str, token: str) -> TelegramFailure:
-    """An unknown token or an unknown method: the library raises the same error for both."""
-    cause = without_token(str(problem.__cause__ or ""), token)
-    meaning = TelegramFailureKind.REFUSED if "not found" in cause.lower() else TelegramFailureKind.LOCKED
-    return TelegramFailure(meaning, cause or reason)
 
 
 def _ignore_advice() -> None:

@@ -9,10 +9,11 @@ from typing import Final
 
 from wakeful.core.clock import Instant, iso
 from wakeful.core.process import ProcessState
-from wakeful.judging.activity import GAP_SECONDS_MAX, Activity, OpenCall
+from wakeful.judging.activity import Activity, OpenCall
 from wakeful.judging.events import Failure
 from wakeful.judging.evidence import AgentProcess, ClientStatus, DialogKind, RuntimeState
 from wakeful.judging.findings import ExpectedWait, Finding, FindingCode
+from wakeful.judging.folding import GAP_SECONDS_MAX
 from wakeful.judging.loops import LoopTracker, detect_loop
 from wakeful.judging.outage import is_outage
 from wakeful.judging.permission import NEVER_ASKING_MODES
@@ -298,7 +299,6 @@ def _detect_drift(facts: DetectorInput) -> Finding | None:
 
 
 def format_drift(activity: Activity, policy: Policy) -> str | None:
-    """How the log's format changed, as text."""
     if activity.drifted is not None:
         return f"the log's format changed: no {activity.drifted}"
     # A log with marks of activity and many unknown records need not have turns.

@@ -258,7 +258,7 @@ class SessionIdentity(Struct, frozen=True, gc=False):
     note: str = ""
     # The client's folder of its log, if the client finds the conversation only from the directory where it began.
     folder: str = ""
-    # Its client has no conversation yet: it stands for the next one, and disappears when that begins.
+    # Its client has no conversation yet: this entry is for the next one, and disappears when that begins.
     awaited: bool = False
 
     @property

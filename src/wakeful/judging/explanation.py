@@ -1,14 +1,11 @@
 """Explains a verdict: evidence, rules that fired or are suppressed, liveness levels, next step. Pure.
 
-It is computed for `why` only: a verdict never depends on it, and nothing is judged a second time. A suppressed
-rule would fire without an expected wait or live evidence; each function for one mirrors the exception in the
-detector of its code. Text of agents, clients and providers is under `untrusted`, and in backquotes in the
-sentence.
+It is computed for `why` only: a verdict never depends on it, and nothing is judged a second time. Text of
+agents, clients and providers is under `untrusted`, and in backquotes in the sentence.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from shlex import join
 from typing import Final
 
 import msgspec
@@ -19,135 +16,15 @@ from wakeful.core.ids import SessionId
 from wakeful.core.labels import quotations
 from wakeful.core.process import ProcessState
 from wakeful.judging.activity import Activity
-from wakeful.judging.available_actions import INTERRUPTED_CALL, OBSERVING, ActionName, AvailableAction
-from wakeful.judging.detectors import DetectorInput, active_seconds, is_quiet, polled_cycle_since
-from wakeful.judging.events import CallKind, Failure
-from wakeful.judging.evidence import AgentProcess, ClientStatus, LivenessLevel, Pane, RuntimeState
-from wakeful.judging.findings import ExpectedWait, Finding, FindingCode, Health, State, Verdict, WaitKind
+from wakeful.judging.available_actions import ActionName, AvailableAction
+from wakeful.judging.evidence import AgentProcess, LivenessLevel, Pane, RuntimeState
+from wakeful.judging.findings import Finding, FindingCode, Health, State, Verdict
 from wakeful.judging.judge import detector_input
-from wakeful.judging.loops import unchanged_seconds
-from wakeful.judging.outage import is_outage
+from wakeful.judging.next_step import next_step
 from wakeful.judging.session_record import SessionRecord, safe
-from wakeful.judging.summary import (
-    describe_unfinished_turn,
-    orphan_text,
-    process_state_text,
-    summarize,
-)
+from wakeful.judging.summary import describe_unfinished_turn, process_state_text, summarize
+from wakeful.judging.suppressed_rules import SuppressedRule, suppressed_rules
 from wakeful.judging.thresholds import Policy
-from wakeful.judging.turn_state import OPEN, TurnPhase
-from wakeful.judging.waits import call_end, current_waits
-
-
-class SuppressedRule(Struct, frozen=True, gc=False):
-    """A rule that would fire. `by` is a kind of wait, or `poll`, `login`, `outage` or `pauses`."""
-
-    code: FindingCode
-    by: str
-    until: Instant | None
-    evidence: str
-    untrusted: str = ""
-
-
-def suppressed_rules(facts: DetectorInput, fired: frozenset[FindingCode]) -> Iterator[SuppressedRule]:
-    """Every rule that is suppressed now; rules that fired are not among them."""
-    for code, restrain in _SUPPRESSIONS.items():
-        if code not in fired:
-            yield from restrain(facts, code)
-
-
-def _by_wait(code: FindingCode, wait: ExpectedWait) -> SuppressedRule:
-    return SuppressedRule(code, wait.kind, wait.until, wait.evidence, wait.untrusted)
-
-
-def _silence(facts: DetectorInput, code: FindingCode) -> Iterator[SuppressedRule]:
-    progress_at = facts.activity.progress_at
-    if facts.phase not in OPEN or progress_at is None:
-        return
-    for wait in current_waits(facts.waits, facts.now):
-        # In wall time a night's sleep of the host is a silence; only the sleep explains it.
-        slept_through = facts.now.wall - progress_at.wall > facts.policy.silence_seconds
-        if is_quiet(facts) or (wait.kind is WaitKind.SLEEP and slept_through):
-            yield _by_wait(code, wait)
-
-
-def _wedge(facts: DetectorInput, code: FindingCode) -> Iterator[SuppressedRule]:
-    calls = facts.activity.calls.values() if facts.phase in {TurnPhase.TOOL, TurnPhase.PERSON} else ()
-    overdue = {
-        call.since
-        for call in calls
-        if (call.enforced or call.timeout_seconds is not None)
-        and call.kind is not CallKind.PERSON
-        and facts.now > call_end(call, facts.policy)
-    }
-    for wait in current_waits(facts.waits, facts.now):
-        if wait.since in overdue or (overdue and wait.kind in {WaitKind.PERSON, WaitKind.SLEEP}):
-            yield _by_wait(code, wait)
-
-
-def _loop(facts: DetectorInput, code: FindingCode) -> Iterator[SuppressedRule]:
-    tracker, polls = facts.activity.circles, facts.policy.poll_seconds
-    since = polled_cycle_since(tracker, facts.policy)
-    if since is not None:
-        yield SuppressedRule(
-            code, "poll", since.plus(polls), "the calls go round, and some of them only ask again"
-        )
-    elif unchanged_seconds(tracker):
-        until = tracker.polls[-1].since.plus(polls)
-        yield SuppressedRule(code, "poll", until, "a call that only asks again came back unchanged")
-
-
-def _outage(facts: DetectorInput, code: FindingCode) -> Iterator[SuppressedRule]:
-    retries = facts.activity.retries_in_a_row
-    if facts.phase in OPEN and retries > facts.policy.errors_in_a_row_max:
-        yield from (_by_wait(code, wait) for wait in facts.waits if wait.kind is WaitKind.RETRY)
-
-
-def _poison(facts: DetectorInput, code: FindingCode) -> Iterator[SuppressedRule]:
-    activity = facts.activity
-    if facts.phase is not TurnPhase.FAILED or activity.failures_alike <= facts.policy.failures_alike_max:
-        return
-    if activity.failure is Failure.AUTH:
-        yield SuppressedRule(code, "login", None, "a refused login ends with a login")
-    elif activity.failure is Failure.LIMIT:
-        yield SuppressedRule(code, WaitKind.LIMIT, activity.limit_until, "a usage limit ends by itself")
-    elif is_outage(activity):
-        yield SuppressedRule(
-            code, "outage", None, "nobody answered: another conversation would not be answered either"
-        )
-
-
-def _start(facts: DetectorInput, code: FindingCode) -> Iterator[SuppressedRule]:
-    process = facts.presence.newest_process
-    if facts.activity.last_at is not None or process is None or process.sight is not ProcessState.ALIVE:
-        return
-    is_ready = process.status in {ClientStatus.IDLE, ClientStatus.WAITING}
-    if is_ready and facts.now.seconds_since(process.seen_at) > facts.policy.never_started_seconds:
-        yield SuppressedRule(
-            code, WaitKind.PERSON, None, f"its client says {process.status}", process.waiting_for or ""
-        )
-
-
-def _age(facts: DetectorInput, code: FindingCode) -> Iterator[SuppressedRule]:
-    since, seconds = facts.activity.turn_since, active_seconds(facts)
-    if facts.phase not in OPEN or since is None:
-        return
-    if facts.now.wall - since.wall > facts.policy.runaway_seconds >= seconds:
-        text = f"{seconds / 3600:.1f} h at work: a person's time, long gaps and the host's sleep are left out"
-        yield SuppressedRule(code, "pauses", None, text)
-
-
-_SUPPRESSIONS: Final[
-    Mapping[FindingCode, Callable[[DetectorInput, FindingCode], Iterator[SuppressedRule]]]
-] = {
-    FindingCode.POISONED_CONVERSATION: _poison,
-    FindingCode.LOOP: _loop,
-    FindingCode.ERROR_CASCADE: _outage,
-    FindingCode.SILENT: _silence,
-    FindingCode.TOOL_WEDGED: _wedge,
-    FindingCode.NEVER_STARTED: _start,
-    FindingCode.RUNAWAY: _age,
-}
 
 
 class LevelState(StrEnum):
@@ -331,6 +208,7 @@ class Explanation(Struct, frozen=True, gc=False):
     untrusted: tuple[str, ...] = ()
 
 
+_FOLDER_GONE: Final = ExplanationEvidence(None, "folders", "its working directory is gone", "")
 _UNDERWAY: Final = {State.STARTING: "Wakeful is bringing it up", State.STOPPING: "Wakeful is ending it"}
 
 
@@ -348,7 +226,7 @@ def explain(
     # The folder of a hub agent may be inside its container, where it was not checked.
     place_gone = place_gone and record.agent is None and not runtime.ran_in_container
     unfinished = describe_unfinished_turn(activity, runtime)
-    command, text = _next_step(record, runtime, verdict, unfinished=unfinished, place_gone=place_gone)
+    command, text = next_step(record, runtime, verdict, unfinished=unfinished, place_gone=place_gone)
     facts = detector_input(activity, runtime, policy, now)
     fired = frozenset(finding.code for finding in verdict.findings)
     words = _UNDERWAY.get(record.state) or summarize(activity, runtime, verdict, now, record.state)
@@ -458,150 +336,3 @@ def _log_evidence(source: str, activity: Activity, runtime: RuntimeState) -> Ite
 
 def _evidence_at(at: Instant, source: str, text: str, untrusted: str = "") -> ExplanationEvidence:
     return ExplanationEvidence(iso(at.wall), source, text, safe(untrusted))
-
-
-# How a person ends a problem at the session's pane.
-_AT_ITS_PANE: Final[Mapping[FindingCode, str]] = {
-    FindingCode.LOOP: "go to its pane, interrupt it and say what to do instead",
-    FindingCode.ERROR_CASCADE: "go to its pane, interrupt it and say what to do instead",
-    FindingCode.RUNAWAY: "go to its pane and see whether it still does what you asked for",
-    FindingCode.SILENT: "go to its pane and see what it shows; interrupting lets it go on",
-    FindingCode.TOOL_WEDGED: "go to its pane and interrupt the call",
-    FindingCode.NEVER_STARTED: "go to its pane and see what it shows",
-    FindingCode.TURN_FAILED: "go to its pane, read the error and prompt it again",
-    FindingCode.POISONED_CONVERSATION: "go to its pane and begin a new conversation",
-}
-LOGINS: Final[Mapping[str, tuple[str, ...]]] = {"claude": ("claude", "/login"), "codex": ("codex", "login")}
-_FOLDER_GONE: Final = ExplanationEvidence(None, "folders", "its working directory is gone", "")
-
-
-def _next_step(
-    record: SessionRecord,
-    runtime: RuntimeState,
-    verdict: Verdict,
-    *,
-    unfinished: str | None,
-    place_gone: bool,
-) -> tuple[tuple[str, ...], str]:
-    """The one right command and its description. `unfinished`: the fate of a turn whose end is not in the log."""
-    allowed = {action.name: action.argv for action in record.actions if action.allowed}
-    inspect = ("wakeful", "session", "inspect", record.id)
-    attach = allowed.get(ActionName.ATTACH)
-    code = verdict.findings[0].code if verdict.findings else None
-    if code is FindingCode.AUTH_REQUIRED:
-        return _login_step(record.provider, attach or inspect, has_pane=attach is not None)
-    if code is FindingCode.USAGE_LIMITED:
-        return _limit_step(record, verdict, allowed, inspect)
-    if (after := _revive_step(allowed, runtime, code)) is not None:
-        gone = "its working directory is gone: bring that back first, then resume it"
-        return (inspect, gone) if place_gone and ActionName.RESUME in allowed else after
-    if code is not None and code in _AT_ITS_PANE and attach is not None:
-        return attach, _AT_ITS_PANE[code]
-    if ActionName.REVIVE in allowed:
-        return allowed[ActionName.REVIVE], _REVIVE_TEXT
-    if (forbidden := _forbidden_step(record, inspect)) is not None:
-        return forbidden
-    if code is not None or verdict.health is Health.UNKNOWN:
-        return inspect, "look at the evidence: nothing here can be done blindly"
-    if verdict.state is State.WAITING:
-        probable = any(wait.probable for wait in verdict.waits)
-        return _answer_step(record, attach, inspect, probable=probable)
-    if verdict.state is State.IDLE:
-        return _prompt_step(record, allowed, inspect, unfinished)
-    return allowed[ActionName.WAIT], "nothing is wrong; wait until it is done"
-
-
-def _limit_step(
-    record: SessionRecord,
-    verdict: Verdict,
-    allowed: Mapping[ActionName, tuple[str, ...]],
-    inspect: tuple[str, ...],
-) -> tuple[tuple[str, ...], str]:
-    """Only time helps: what to do after that."""
-    has_end = any(wait.kind is WaitKind.LIMIT and wait.until is not None for wait in verdict.waits)
-    send, attach = allowed.get(ActionName.SEND), allowed.get(ActionName.ATTACH)
-    if record.managed and send is not None and has_end:
-        return inspect, "only time helps: once the limit has ended, Wakeful goes on with it"
-    if attach is not None:
-        return attach, "only time helps: once the limit has ended, go to its pane and prompt it again"
-    if send is not None:
-        return send, "only time helps, and nobody knows how much: this prompts it again"
-    return inspect, "only time helps: once the limit has ended, prompt it again where it was started"
-
-
-def _forbidden_step(record: SessionRecord, inspect: tuple[str, ...]) -> tuple[tuple[str, ...], str] | None:
-    """What to do if only the mode or an interrupted call prevents a resume."""
-    reasons = {action.reason for action in record.actions if not action.allowed}
-    if OBSERVING in reasons:
-        return inspect, "the mode is observe: Wakeful acts on nothing, so look at it and act yourself"
-    if INTERRUPTED_CALL not in reasons:
-        return None
-    revive = ("wakeful", "session", "revive", record.id, "--yes")
-    return revive, "brings it back, once you looked: what was cut off may have happened"
-
-
-def _prompt_step(
-    record: SessionRecord,
-    allowed: Mapping[ActionName, tuple[str, ...]],
-    inspect: tuple[str, ...],
-    unfinished: str | None,
-) -> tuple[tuple[str, ...], str]:
-    """How a session outside a turn gets its next prompt."""
-    if record.state is State.DETACHED:
-        well = unfinished or "nothing is wrong"
-        return inspect, f"{well}, but only who started it can prompt it; stopped, it can be resumed"
-    if ActionName.ATTACH in allowed:
-        done = unfinished or "nothing is wrong: it is done"
-        return allowed[ActionName.ATTACH], f"{done}; go to its pane to prompt it"
-    send = allowed.get(ActionName.SEND)
-    done = f"{unfinished}: it" if unfinished else "nothing is wrong: it is done and"
-    waits = f"{done} waits for a prompt"
-    return (send, f"{waits}, which this gives it") if send else (inspect, f"{waits} where it was started")
-
-
-def _revive_step(
-    allowed: Mapping[ActionName, tuple[str, ...]], runtime: RuntimeState, code: FindingCode | None
-) -> tuple[tuple[str, ...], str] | None:
-    """How a session without a process comes back, if it can."""
-    if ActionName.RESTART in allowed:
-        return allowed[ActionName.ATTACH], "go to its agent: it is restarted or removed from there"
-    if ActionName.RESUME not in allowed or code is FindingCode.POISONED_CONVERSATION:
-        return None
-    revive = allowed.get(ActionName.REVIVE)
-    if revive is not None and not runtime.orphans:
-        # A managed session is resumed by the plan: with a note about interrupted calls, or after a person's decision.
-        return revive, _REVIVE_TEXT
-    return allowed[ActionName.RESUME], _resume_text(runtime)
-
-
-_REVIVE_TEXT: Final = "brings it back; if a call was cut off that may have had effects, it asks you first"
-
-
-def _answer_step(
-    record: SessionRecord, attach: tuple[str, ...] | None, inspect: tuple[str, ...], *, probable: bool
-) -> tuple[tuple[str, ...], str]:
-    if attach is not None:
-        return attach, "go to its pane and see what it asks" if probable else "go to its pane and answer"
-    if probable:
-        return inspect, "find its terminal and see what it asks"
-    if record.managed:
-        argv = ("wakeful", "session", "answer", record.id, "allow")
-        return argv, "says yes to what it asks; `deny` says no"
-    return inspect, "find its process, then answer it"
-
-
-def _login_step(provider: str, place: tuple[str, ...], *, has_pane: bool) -> tuple[tuple[str, ...], str]:
-    login = LOGINS.get(provider)
-    if login is None or (has_pane and provider == "claude"):
-        return place, "go to its pane and type /login"
-    return login, f"log in again with `{join(login)}`, then prompt it again"
-
-
-def _resume_text(runtime: RuntimeState) -> str:
-    if not runtime.orphans:
-        return "resume the conversation where it stopped"
-    if len(runtime.orphans) == 1:
-        return f"resume it once {orphan_text(runtime.orphans)} has ended: its tool still runs, and would run twice"
-    return (
-        f"resume it once {orphan_text(runtime.orphans)} have ended: its tools still run, and would run twice"
-    )

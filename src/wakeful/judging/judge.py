@@ -8,7 +8,7 @@ from typing import Final
 
 from wakeful.core.clock import Instant, latest
 from wakeful.core.process import ProcessState
-from wakeful.judging.activity import GAP_SECONDS_MAX, Activity
+from wakeful.judging.activity import Activity
 from wakeful.judging.detectors import (
     TWIN_SECONDS,
     DetectorInput,
@@ -38,6 +38,7 @@ from wakeful.judging.findings import (
     Verdict,
     worst,
 )
+from wakeful.judging.folding import GAP_SECONDS_MAX
 from wakeful.judging.permission import call_awaiting_permission, permission_expected_at
 from wakeful.judging.thresholds import Policy
 from wakeful.judging.turn_state import OPEN, TurnPhase
@@ -131,20 +132,6 @@ def _phase(activity: Activity, runtime: RuntimeState, policy: Policy, now: Insta
         phase = TurnPhase.MODEL
     if process is None or process.sight is not ProcessState.ALIVE or process.status is None:
         return phase
-    return _by_status(phase, process, activity)
-
-
-def _is_compacting(activity: Activity, process: AgentProcess | None, policy: Policy, now: Instant) -> bool:
-    """A conversation is also summarised between turns. The log does not show that a person interrupts it, so after its
-    time only a client that reports itself busy counts."""
-    since = activity.compacting_since
-    if since is None:
-        return False
-    busy = process is not None and process.status is ClientStatus.BUSY
-    return busy or now.seconds_since(since) < policy.compaction_seconds
-
-
-def _by_status(phase: TurnPhase, process: AgentProcess, activity: Activity) -> TurnPhase:
     if process.status is ClientStatus.WAITING:
         return TurnPhase.PERSON
     last_at = activity.last_at
@@ -155,6 +142,16 @@ def _by_status(phase: TurnPhase, process: AgentProcess, activity: Activity) -> T
     if phase in OPEN and phase is not TurnPhase.PERSON:
         return phase
     return TurnPhase.TOOL if activity.calls else TurnPhase.MODEL
+
+
+def _is_compacting(activity: Activity, process: AgentProcess | None, policy: Policy, now: Instant) -> bool:
+    """A conversation is also summarised between turns. The log does not show that a person interrupts it, so after its
+    time only a client that reports itself busy counts."""
+    since = activity.compacting_since
+    if since is None:
+        return False
+    busy = process is not None and process.status is ClientStatus.BUSY
+    return busy or now.seconds_since(since) < policy.compaction_seconds
 
 
 def _state(facts: DetectorInput) -> State:

@@ -54,7 +54,7 @@ _NAMED_ID: Final = (
 _NAMES: Final = (b'pid\\"', b"uration", b"lapsed", b"imestamp", b"atency")
 _NAMED: Final = rb"((?:pid|[dD]uration|[eE]lapsed|[tT]imestamp|[lL]atency)\w{0,12}[\\\"' =:]{1,6})\d+(?:\.\d+)?(?:[hm]\d*(?:\.\d+)?)*s?"
 # Every character that a match of these can have, apart from random names, and that masking inserts or removes.
-_MASKABLE: Final = f"{string.hexdigits}TZPIhimnoprstux -:.,+=#~\\\nµμ".encode()
+_MASKABLE: Final = f"{string.hexdigits}TZPIhimnoprstux -:.,+=#~\\\n\tµμ".encode()
 # Also within a word: masking the part before it may make it a separate word.
 _TEMPORARY: Final = rb"tmp(?:[._-]\w{6,}|[a-z0-9_]{8}\b|/[A-Za-z]+-\d+)"
 # Compiled when first needed: otherwise every command that reads a record would wait for it.

@@ -29,7 +29,6 @@ def is_network(activity: "Activity") -> bool:
 
 
 def says_network(text: str) -> bool:
-    """Whether a sentence reports a network problem."""
     return _NETWORK.search(text) is not None
 
 

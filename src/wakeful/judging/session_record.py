@@ -16,7 +16,7 @@ from wakeful.core.labels import label, path_label
 from wakeful.core.process import ProcessState
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
-from wakeful.judging.activity import RULE_VERSION, Activity
+from wakeful.judging.activity import Activity
 from wakeful.judging.available_actions import AvailableAction, possible_actions, restrict_actions
 from wakeful.judging.evidence import AgentProcess, LivenessLevel, RuntimeState, SessionIdentity
 from wakeful.judging.findings import (
@@ -32,6 +32,7 @@ from wakeful.judging.findings import (
     Verdict,
     WaitKind,
 )
+from wakeful.judging.folding import RULE_VERSION
 from wakeful.judging.wake_eligibility import (
     UNREACHABLE,
     IneligibilityReason,

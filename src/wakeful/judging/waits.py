@@ -14,7 +14,7 @@ from wakeful.core.clock import JUMP_SECONDS_MIN, Instant, latest
 from wakeful.judging.activity import Activity, OpenCall
 from wakeful.judging.call_identity import is_spawn
 from wakeful.judging.events import CallKind
-from wakeful.judging.evidence import ClientStatus, Dialog, DialogKind, RuntimeState
+from wakeful.judging.evidence import ClientStatus, DialogKind, RuntimeState
 from wakeful.judging.findings import ExpectedWait, WaitKind
 from wakeful.judging.permission import call_awaiting_permission
 from wakeful.judging.thresholds import Policy
@@ -71,7 +71,11 @@ class WaitInput(Struct, frozen=True, gc=False):
 def expected_waits(facts: WaitInput) -> tuple[ExpectedWait, ...]:
     """Every wait of a live session, including those that have run out."""
     if (dialog := facts.presence.dialog) is not None:
-        return _dialog_waits(dialog)
+        # Only a person answers a dialog. It is unknown what an unknown screen waits for.
+        if dialog.kind is DialogKind.UNKNOWN:
+            return ()
+        evidence = f"a dialog of its client is open ({dialog.kind}): no prompt gets past it"
+        return (ExpectedWait(WaitKind.PERSON, dialog.since, None, evidence, dialog.words),)
     if facts.phase in OPEN:
         return _within_turn(facts)
     return (*_plan_waits(facts), *limit_waits(facts), *_background_waits(facts))
@@ -92,14 +96,6 @@ def _within_turn(facts: WaitInput) -> tuple[ExpectedWait, ...]:
     else:
         waits = (_model_wait(facts, since),)
     return (*waits, *_sleep_waits(facts, since)) if runtime.slept is not None else waits
-
-
-def _dialog_waits(dialog: Dialog) -> tuple[ExpectedWait, ...]:
-    """Only a person answers a dialog. It is unknown what an unknown screen waits for."""
-    if dialog.kind is DialogKind.UNKNOWN:
-        return ()
-    evidence = f"a dialog of its client is open ({dialog.kind}): no prompt gets past it"
-    return (ExpectedWait(WaitKind.PERSON, dialog.since, None, evidence, dialog.words),)
 
 
 def _model_wait(facts: WaitInput, since: Instant) -> ExpectedWait:

@@ -18,11 +18,15 @@ from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OperatorError
 from wakeful.core.process import Process, ProcessState
 from wakeful.linux import proc
-from wakeful.linux.owner_only import owner_only
 
 _STEP: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Opening a pipe would block until its other end is opened.
 _LAST: Final = _STEP | os.O_NONBLOCK | os.O_NOCTTY
+
+
+def owner_only(path: str, flags: int) -> int:
+    """For `open(path, "wb", opener=owner_only)`: only the owner can read the file, whatever the umask."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 class NotInside(OperatorError):

@@ -98,18 +98,15 @@ class LoopWatchdog:
         watcher.start()
         try:
             while True:
-                self._beat()
+                self._beat_at = time.monotonic()
+                if self._has_dumped:
+                    self._has_dumped = False
+                    log.warning("the loop runs again")
+                self._notifier.send("WATCHDOG=1")
                 await asyncio.sleep(self._beat_seconds)
         finally:
             self._stop.set()
             self._notifier.send("STOPPING=1")
-
-    def _beat(self) -> None:
-        self._beat_at = time.monotonic()
-        if self._has_dumped:
-            self._has_dumped = False
-            log.warning("the loop runs again")
-        self._notifier.send("WATCHDOG=1")
 
     def _watch(self) -> None:
         began = time.monotonic()

@@ -15,9 +15,10 @@ from msgspec import Struct, field
 from wakeful.core.clock import Instant
 from wakeful.core.process import Process, ProcessState
 from wakeful.judging import events as e
-from wakeful.judging.activity import Activity, fold
+from wakeful.judging.activity import Activity
 from wakeful.judging.evidence import AgentProcess, RuntimeState, remember_process
 from wakeful.judging.findings import Finding, FindingCode, Verdict
+from wakeful.judging.folding import fold
 from wakeful.judging.judge import judge
 from wakeful.judging.loops import unchanged_seconds
 from wakeful.judging.masking import REPEATED_ENDS_MIN

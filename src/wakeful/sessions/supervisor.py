@@ -16,7 +16,7 @@ from wakeful.core.decoding import json_decoder
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process, ProcessState
-from wakeful.judging.activity import Activity, fold
+from wakeful.judging.activity import Activity
 from wakeful.judging.events import Event, LogOpened
 from wakeful.judging.evidence import (
     LAST_LINES_SECONDS,
@@ -34,6 +34,7 @@ from wakeful.judging.evidence import (
     note_late_write,
     remember_process,
 )
+from wakeful.judging.folding import fold
 from wakeful.judging.thresholds import Policy
 from wakeful.sessions.feed import SessionChange, change_of
 from wakeful.sessions.registry import KnownSessions, OldLog

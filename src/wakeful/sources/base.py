@@ -35,7 +35,9 @@ class EvidenceSink(Protocol):
     def on_events(
         self, identity: SessionIdentity, events: Sequence[Event], *, live: bool, anew: bool = False
     ) -> None:
-        """Events of a log. `live`: appended while watching. `anew`: the log was replaced, drop its earlier events."""
+        """Events of a log. `live`: appended while watching. `anew`: the log was replaced; its earlier events do
+        not count.
+        """
 
     def on_report(
         self,

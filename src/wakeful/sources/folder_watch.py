@@ -163,24 +163,18 @@ class FolderWatch:
         same_kind.discard(path)
         changes.gone.add(path)
         if mask & _ISDIR:
-            self._forget_below(path)
-
-    def _forget_below(self, folder: str) -> None:
-        """The watches of a moved folder move with it, and their names are no longer valid."""
-        inside = f"{folder}/"
-        self.slow_folders -= {each for each in self.slow_folders if f"{each}/".startswith(inside)}
-        for descriptor, watched in list(self._watched_folders.items()):
-            if f"{watched.folder}/".startswith(inside):
-                del self._watched_folders[descriptor]
-                self._unwatch(watched.watch)
-
-    def _unwatch(self, watch: "Watch") -> None:
-        assert self._inotify is not None, "only inotify gives watches"
-        try:
-            self._inotify.rm_watch(watch)
-        except OSError as error:
-            if error.errno != EINVAL:  # deleted meanwhile: the kernel has dropped it already
-                raise
+            # The watches of a moved folder move with it, and their names are no longer valid.
+            inside = f"{path}/"
+            self.slow_folders -= {each for each in self.slow_folders if f"{each}/".startswith(inside)}
+            for descriptor, watched in list(self._watched_folders.items()):
+                if f"{watched.folder}/".startswith(inside):
+                    del self._watched_folders[descriptor]
+                    assert self._inotify is not None, "only inotify gives watches"
+                    try:
+                        self._inotify.rm_watch(watched.watch)
+                    except OSError as error:
+                        if error.errno != EINVAL:  # deleted meanwhile: the kernel has dropped it already
+                            raise
 
 
 def scan_tree(

@@ -134,15 +134,12 @@ def rescue(line: bytes) -> bytes | None:
     for token in islice(_TOKEN_BACKWARDS.finditer(backwards), RESCUE_TOKENS_MAX):
         depth += _DEPTH.get(token[0], 0)
         if depth <= 0:
-            return _whole_object(line[-token.end() :])
+            suffix = line[-token.end() :]
+            try:
+                return suffix if _decode_object(suffix) else None
+            except DecodeError:
+                return None
     return None
-
-
-def _whole_object(suffix: bytes) -> bytes | None:
-    try:
-        return suffix if _decode_object(suffix) else None
-    except DecodeError:
-        return None
 
 
 # A few milliseconds of decoding, so that one long log does not delay the others.
@@ -293,7 +290,13 @@ class LogFile:
                 outer, folder = folder, os.open(name, _FOLDER_FLAGS, dir_fd=folder)
                 if outer is not None:
                     os.close(outer)
-            return _open_log(self._name, folder)
+            try:
+                return os.open(self._name, _LOG_FLAGS | os.O_NOATIME, dir_fd=folder)
+            except PermissionError as error:
+                if error.errno != EPERM:
+                    raise
+                # Only the owner of a file may use O_NOATIME.
+                return os.open(self._name, _LOG_FLAGS, dir_fd=folder)
         finally:
             if folder is not None:
                 os.close(folder)
@@ -314,7 +317,6 @@ class LogFile:
         return LogBatch(*_lines_and_marks(ended), reset=reset, more=more, refused=refused)
 
     def _is_same_log(self, fd: int, status: os.stat_result, head: bytes) -> bool:
-        """Whether this is still the log that was read before."""
         if self._inode is None:
             return True
         if status.st_ino != self._inode or status.st_size < self.offset:
@@ -440,16 +442,6 @@ def _steps(path: str, root: str) -> tuple[list[str], str]:
         raise LogOutsideRoot(path=path, root=root)
     *folders, name = prefix + first, *others
     return folders, name
-
-
-def _open_log(name: str, folder: int | None) -> int:
-    try:
-        return os.open(name, _LOG_FLAGS | os.O_NOATIME, dir_fd=folder)
-    except PermissionError as error:
-        if error.errno != EPERM:
-            raise
-        # Only the owner of a file may use O_NOATIME.
-        return os.open(name, _LOG_FLAGS, dir_fd=folder)
 
 
 def _refusal(error: OSError) -> ReadRefusal:

@@ -17,9 +17,9 @@ from msgspec import Struct
 from wakeful.core.clock import Clock
 from wakeful.core.ids import SessionId
 from wakeful.core.text import plain
-from wakeful.judging.activity import RULE_VERSION
 from wakeful.judging.events import Event, LogOpened
 from wakeful.judging.evidence import SessionIdentity
+from wakeful.judging.folding import RULE_VERSION
 from wakeful.sources.base import EvidenceSink, FileChanges, FolderWatcher, LogReader
 from wakeful.sources.folder_watch import ScannedFile, scan_tree, watch_or_await
 from wakeful.sources.log_file import LogBatch, LogFile, ReadRefusal
@@ -195,17 +195,14 @@ class LogFileSource:
         oldest_recent = self._clock.now().wall - self._fold_after_seconds
         for rank, each in enumerate(sorted(found, key=_mtime, reverse=True)):
             if each.mtime < oldest_recent and each.path not in self._scanned_stats:
-                self._report_old(root, each)
+                # An old log, for the first time: nine of ten logs at a start.
+                self._scanned_stats[each.path] = each.size, each.mtime
+                owner = self._owner(root, each.path)
+                if owner is not None and not owner.side:
+                    self._paths[owner.subject.id] = each.path
+                    self._sink.on_old_log(owner.subject, each.mtime)
             else:
                 self._report_log(root, each, is_recent=each.mtime >= oldest_recent, rank=rank)
-
-    def _report_old(self, root: Path, found: ScannedFile) -> None:
-        """An old log, for the first time: nine of ten logs at a start."""
-        self._scanned_stats[found.path] = found.size, found.mtime
-        owner = self._owner(root, found.path)
-        if owner is not None and not owner.side:
-            self._paths[owner.subject.id] = found.path
-            self._sink.on_old_log(owner.subject, found.mtime)
 
     def on_changes(self, changes: FileChanges) -> None:
         if changes.rescan:
@@ -319,7 +316,6 @@ class LogFileSource:
                 self._report_recent(root, found, owner.subject)
 
     def _on_log_change(self, root: Path, path: str) -> None:
-        """A log grew or appeared while watching."""
         owner = self._owner(root, path)
         if owner is None:
             return
@@ -392,7 +388,6 @@ class LogFileSource:
         self._sink.on_events(followed.subject, events, live=live, anew=batch.reset)
 
     def _on_removal(self, gone: str) -> None:
-        """A log was removed, or a folder with its content."""
         self._skipped_logs.forget(gone)
         for session_id, path in list(self._paths.items()):
             if path == gone or path.startswith(f"{gone}/"):

@@ -78,8 +78,6 @@ def _verb(step: object) -> str:
 
 
 class ScriptedScreen:
-    """The agent's terminal output."""
-
     def __init__(self, cwd: Path, conversation: str) -> None:
         self._coloured = sys.stdout.isatty()
         self._print("2", f"✻ scripted agent, plays Claude Code {VERSION} · {cwd.name} · {conversation[:8]}\n")
@@ -252,22 +250,6 @@ def _exit_by_signal(number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def run_agent(home: Path, cwd: Path, conversation: str, steps: Sequence[Step]) -> int:
-    """Play the script until it exits or a signal comes, else stay for ever; returns the exit code."""
-    for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, _exit_by_signal)
-    player = ScriptPlayer(home, cwd, conversation)
-    try:
-        player.play(steps)
-        player.stay()
-    except KeyboardInterrupt:
-        # Claude Code exits with 0 here, too.
-        player.interrupt()
-        return 0
-    finally:
-        player.leave()
-
-
 __all__ = ["BadStep", "NotInTime", "RunningAgent", "ScriptedAgent", "Step"]
 
 PATIENCE_SECONDS: Final = 10.0
@@ -289,7 +271,7 @@ class NotInTime(OwnError):
 
 
 class ScriptedAgent:
-    """An agent that can be started: `home` stands for `~/.claude`, `cwd` for its project."""
+    """An agent that can be started: `home` replaces `~/.claude`, `cwd` is its project."""
 
     def __init__(self, home: Path, cwd: Path, *, conversation: str | None = None) -> None:
         self.home = home
@@ -374,7 +356,6 @@ class RunningAgent:
         return self.tools()[0]
 
     def answer(self, line: str = "yes") -> None:
-        """Answer the agent's question."""
         assert self.process.stdin is not None, "started with a pipe"
         self.process.stdin.write(f"{line}\n".encode())
         self.process.stdin.flush()
@@ -432,7 +413,18 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"{_USAGE}\n{problem}\n")
         return 2
     home, cwd = Path(given["--home"]).absolute(), Path(given["--cwd"]).absolute()
-    return run_agent(home, cwd, given.get("--conversation") or str(uuid4()), steps)
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, _exit_by_signal)
+    player = ScriptPlayer(home, cwd, given.get("--conversation") or str(uuid4()))
+    try:
+        player.play(steps)
+        player.stay()
+    except KeyboardInterrupt:
+        # Claude Code exits with 0 here, too.
+        player.interrupt()
+        return 0
+    finally:
+        player.leave()
 
 
 def _options(arguments: list[str]) -> dict[str, str]:

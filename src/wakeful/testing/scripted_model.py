@@ -170,7 +170,12 @@ class _Exchange(BaseHTTPRequestHandler):
         elif step.status is not None:
             self._send_json(step.body or error_document(step.status), step.status, step.headers)
         elif step.garbage is not None:
-            self._send_garbage(step.garbage)
+            if step.garbage is Garbage.JSON:
+                self._send_json({"hello": "world"})
+            elif step.garbage is Garbage.HTML:
+                self._send(_HTML, "text/html")
+            else:
+                self._send(_NOISE, "text/event-stream")
         elif body.get("stream"):
             self._stream(protocol, step, model)
         elif breaks is not None:
@@ -207,14 +212,6 @@ class _Exchange(BaseHTTPRequestHandler):
                     pass
         self.close_connection = True
         _cut(self.connection)
-
-    def _send_garbage(self, garbage: Garbage) -> None:
-        if garbage is Garbage.JSON:
-            self._send_json({"hello": "world"})
-        elif garbage is Garbage.HTML:
-            self._send(_HTML, "text/html")
-        else:
-            self._send(_NOISE, "text/event-stream")
 
     def _send_json(
         self, document: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None

@@ -75,7 +75,15 @@ class ScriptedTranscript:
             "version": VERSION,
             "gitBranch": "HEAD",
         }
-        self._parent = _last_complete_record(self.path)
+        # The record from which a resumed client continues: the last one that is no call; a kill can leave
+        # one open.
+        last = None
+        for line in self.path.read_bytes().splitlines() if self.path.exists() else ():
+            record = json.loads(line)
+            content = record.get("message", {}).get("content")
+            called = isinstance(content, list) and content[0]["type"] == "tool_use"
+            last = last if called else record.get("uuid", last)
+        self._parent = last
         self._prompt_id = self._last_prompt = ""
         self._message_id = ""
         self._turn_records = 0
@@ -91,7 +99,6 @@ class ScriptedTranscript:
         self._user(text, after=typed)
 
     def text(self, text: str) -> None:
-        """The model's text before a call."""
         self._assistant({"type": "text", "text": text}, "tool_use")
 
     def call(self, tool: str, given: Mapping[str, Any]) -> str:
@@ -101,7 +108,6 @@ class ScriptedTranscript:
         return call
 
     def result(self, call: str, tool: str, output: str, *, is_error: bool) -> None:
-        """The call ends."""
         after: dict[str, Any] = {}
         if is_error:
             after["toolUseResult"] = f"Error: {output}"
@@ -239,17 +245,6 @@ def _message(message_id: str, block: Mapping[str, Any], stop_reason: str) -> dic
         "usage": _USAGE,
         "stop_details": None,
     }
-
-
-def _last_complete_record(path: Path) -> str | None:
-    """The record from which a resumed client continues: the last one that is no call; a kill can leave one open."""
-    last = None
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        record = json.loads(line)
-        content = record.get("message", {}).get("content")
-        called = isinstance(content, list) and content[0]["type"] == "tool_use"
-        last = last if called else record.get("uuid", last)
-    return last
 
 
 def _start_ticks() -> str:

@@ -346,9 +346,6 @@ class TopApp(App[None]):
         self.table.is_lost = self._is_disconnected
         self.table.show_rows()
         self._show_banner()
-        self._show_empty()
-
-    def _show_empty(self) -> None:
         is_empty = not self.session_list.rows and self._overview is not None
         self.screen.set_class(is_empty, "-empty")
         if is_empty:

@@ -40,8 +40,6 @@ class ActionRequest(NamedTuple):
 
 
 class KeyedAction(NamedTuple):
-    """An action and its key."""
-
     key: str
     label: str
     order: ActionRequest
@@ -127,7 +125,6 @@ def agent_request(act: str, name: str) -> ActionRequest:
 
 
 def agent_actions(name: str, state: AgentState) -> tuple[KeyedAction, ...]:
-    """The actions on an agent in this state."""
     return tuple(
         KeyedAction(key, act.replace("-", " "), agent_request(act, name)) for key, act in _AGENT_KEYS[state]
     )

@@ -189,7 +189,6 @@ def _state_line(record: SessionRecord, now_wall: float) -> Line:
 
 
 def _liveness_line(explanation: Explanation) -> Line:
-    """The liveness levels in one line."""
     pieces: list[tuple[str, str]] = []
     for each in explanation.ladder:
         if each.hold is not LevelState.NOT_APPLICABLE:

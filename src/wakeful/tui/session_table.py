@@ -75,7 +75,9 @@ class SessionListModel:
             if known is None:
                 self._short_ids = None
             elif moves:
-                self._remove_row(record.id)
+                place = self.row_number(record.id)
+                if place is not None:
+                    del self._rows[place], self._row_keys[place]
             self._records[record.id] = record
             self._keys[record.id] = sort_key_of(record)
             self._texts.pop(record.id, None)
@@ -133,13 +135,17 @@ class SessionListModel:
             return True
         text = self._texts.get(record.id)
         if text is None:
-            text = self._texts[record.id] = _filter_text_of(record)
+            parts = (
+                *(record.id, record.project, record.state, record.health, record.attention, record.provider),
+                *(
+                    record.agent or "",
+                    record.name or "",
+                    "managed" if record.managed else "found",
+                    activity_text(record),
+                ),
+            )
+            text = " ".join(parts).lower()
         return all(word in text for word in self._filter_words)
-
-    def _remove_row(self, session_id: SessionId) -> None:
-        place = self.row_number(session_id)
-        if place is not None:
-            del self._rows[place], self._row_keys[place]
 
     def _insert_row(self, record: SessionRecord) -> None:
         if self._matches_filter(record):
@@ -151,20 +157,6 @@ class SessionListModel:
         fitting = (each for each in self._records.values() if self._matches_filter(each))
         self._rows = sorted(fitting, key=lambda each: self._keys[each.id])
         self._row_keys = [self._keys[each.id] for each in self._rows]
-
-
-def _filter_text_of(record: SessionRecord) -> str:
-    """The text that filter words are searched in."""
-    parts = (
-        *(record.id, record.project, record.state, record.health, record.attention, record.provider),
-        *(
-            record.agent or "",
-            record.name or "",
-            "managed" if record.managed else "found",
-            activity_text(record),
-        ),
-    )
-    return " ".join(parts).lower()
 
 
 _STATE_CELLS: Final = 11
@@ -236,7 +228,6 @@ class SessionTable(ScrollView, can_focus=True):
 
     @property
     def selected(self) -> SessionRecord | None:
-        """The session under the cursor."""
         rows = self._session_list.rows
         return rows[self._row_number] if self._row_number < len(rows) else None
 
@@ -259,7 +250,12 @@ class SessionTable(ScrollView, can_focus=True):
         if chosen != self._selected_id:
             self._selected_id = chosen
             self.post_message(self.Chosen(chosen))
-        self._scroll_to_cursor()
+        visible = max(1, self.size.height - 1)
+        top = self.scroll_offset.y
+        if self._row_number < top:
+            self.scroll_to(y=self._row_number, animate=False, immediate=True)
+        elif self._row_number >= top + visible:
+            self.scroll_to(y=self._row_number - visible + 1, animate=False, immediate=True)
         self.refresh()
 
     def action_move(self, rows: int) -> None:
@@ -292,14 +288,6 @@ class SessionTable(ScrollView, can_focus=True):
 
     def _select_nearest(self, place: int) -> None:
         self.select_row(max(0, min(place, len(self._session_list.rows) - 1)))
-
-    def _scroll_to_cursor(self) -> None:
-        visible = max(1, self.size.height - 1)
-        top = self.scroll_offset.y
-        if self._row_number < top:
-            self.scroll_to(y=self._row_number, animate=False, immediate=True)
-        elif self._row_number >= top + visible:
-            self.scroll_to(y=self._row_number - visible + 1, animate=False, immediate=True)
 
     def _header(self, width: int) -> list[str]:
         cells = self._widths(width)

@@ -36,7 +36,6 @@ PALETTES: Final[dict[str, dict[str, str]]] = {
 
 
 def themes() -> list[Theme]:
-    """Both, the dark one first."""
     return [_theme(name, colours) for name, colours in PALETTES.items()]
 
 

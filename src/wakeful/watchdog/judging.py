@@ -15,9 +15,9 @@ from wakeful.core.clock import Clock, Instant
 from wakeful.core.ids import SessionId
 from wakeful.incidents.critical_event import reason_of
 from wakeful.judging import events as e
-from wakeful.judging.activity import fold
 from wakeful.judging.evidence import RuntimeState
 from wakeful.judging.findings import Finding, Health, Verdict
+from wakeful.judging.folding import fold
 from wakeful.judging.interrupted_calls import InterruptedCall, interrupted_calls
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Policy

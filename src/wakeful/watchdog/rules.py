@@ -18,8 +18,9 @@ from wakeful.effects.rules import Effect
 from wakeful.healing.case import CALLS_FILED_MAX, CALLS_HAPPENED, REMOTE_CALLS_NAMED_MAX
 from wakeful.healing.plan import ACTING_STEPS, CaseHistory, HealingRules, HealingStep, Situation, plan
 from wakeful.judging import events as e
-from wakeful.judging.activity import Activity, fold
+from wakeful.judging.activity import Activity
 from wakeful.judging.findings import FindingCode, Verdict
+from wakeful.judging.folding import fold
 from wakeful.judging.interrupted_calls import InterruptedCall, classify
 from wakeful.judging.wording import format_length, format_time_of_day, quote
 

@@ -12,16 +12,10 @@ from support.judging_helpers import POLICY, at, codes, folded, held, judged, out
 from support.recordings import lines_of, reader_of, recordings
 from wakeful.core.process import ProcessState
 from wakeful.judging import events as e
-from wakeful.judging.activity import (
-    EARLY_RESULTS_MAX,
-    NAME_CHARS_MAX,
-    OPEN_CALLS_MAX,
-    Activity,
-    fold,
-    is_boundary,
-)
+from wakeful.judging.activity import Activity
 from wakeful.judging.evidence import ClientStatus, RuntimeState
 from wakeful.judging.findings import FindingCode, State
+from wakeful.judging.folding import EARLY_RESULTS_MAX, NAME_CHARS_MAX, OPEN_CALLS_MAX, fold, is_boundary
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Policy
 from wakeful.judging.turn_state import TRANSITIONS, TurnPhase, TurnStep

@@ -14,8 +14,9 @@ from msgspec import Struct
 from support.judging_helpers import POLICY, at, codes, folded, held
 from support.recordings import CORPUS, SMALL, lines_of, reader_of, recordings
 from wakeful.judging import events as e
-from wakeful.judging.activity import Activity, fold
+from wakeful.judging.activity import Activity
 from wakeful.judging.findings import FindingCode
+from wakeful.judging.folding import fold
 from wakeful.judging.judge import judge
 
 EVERY_RECORDING: Final = pytest.mark.parametrize("recording", recordings(), ids=lambda path: path.name[:20])

@@ -12,10 +12,10 @@ from wakeful.cli.format.explanation import why_lines
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.process import FOREIGN_BOOT_ID, Process, ProcessState
 from wakeful.judging import events as e
-from wakeful.judging.activity import RULE_VERSION
 from wakeful.judging.evidence import ClientStatus, LivenessLevel, Orphan, Pane, RuntimeState, SessionIdentity
 from wakeful.judging.explanation import RULE_TEXTS, Explanation, LevelState, explain, rule_text
 from wakeful.judging.findings import FindingCode
+from wakeful.judging.folding import RULE_VERSION
 from wakeful.judging.judge import judge
 from wakeful.judging.session_record import JUDGE_VERSION, build_record
 

@@ -5,9 +5,10 @@ import pytest
 from support.judging_helpers import at, codes, folded, held, hold_by, judged, told
 from wakeful.core.process import Process, ProcessState
 from wakeful.judging import events as e
-from wakeful.judging.activity import Activity, fold
+from wakeful.judging.activity import Activity
 from wakeful.judging.evidence import ClientStatus, LivenessLevel, Orphan, Pane, RuntimeState
 from wakeful.judging.findings import Attention, FindingCode, Health, State, WaitKind
+from wakeful.judging.folding import fold
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Dollars, Policy
 from wakeful.testing.virtual_clock import VirtualClock

@@ -8,8 +8,9 @@ import pytest
 from support.judging_helpers import at
 from wakeful.integrations.claude_code.transcript import TranscriptReader
 from wakeful.judging import events as e
-from wakeful.judging.activity import BACKGROUND_MAX, Activity, fold
+from wakeful.judging.activity import Activity
 from wakeful.judging.call_identity import call_of, identity_of, is_spawn, starts_something, writes_nothing
+from wakeful.judging.folding import BACKGROUND_MAX, fold
 from wakeful.judging.loops import detect_loop
 from wakeful.judging.plan_items import is_plan
 from wakeful.judging.spawns import PROMPTS_KEPT_MAX, SPAWNS_KEPT_MAX, detect_storm

@@ -137,6 +137,7 @@ def test_results_between_other_ones_are_the_same_again() -> None:
     b"2026-01-02T10:00:01ZdurationMs: 5PID=82026-01-02T10:00:01Z2026-01-02T10:00:01Ztmp/run-7",
     b"2026-01-02T10:00:01ZdurationMs: 5tmp/run-72026-01-02T10:00:01Z2026-01-02T10:00:01Ztmp/run-7",
 )
+@example(b'2026-01-02T10:00:01Z"2026-01-02T10:00:01Z\\t', b'2026-01-02T10:00:01Z"PID=8\\t')
 @given_any(RESULTS, RESULTS)
 def test_results_that_are_the_same_masked_have_one_outline(one: bytes, other: bytes) -> None:
     """Looking first at what masking leaves alone never changes the answer."""

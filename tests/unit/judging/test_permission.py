@@ -14,9 +14,10 @@ from wakeful.core.clock import Instant, Sleep, iso
 from wakeful.core.process import Process, ProcessState
 from wakeful.integrations.claude_code.transcript import TranscriptReader
 from wakeful.integrations.codex.rollout import RolloutReader
-from wakeful.judging.activity import Activity, fold
+from wakeful.judging.activity import Activity
 from wakeful.judging.evidence import AgentProcess, ClientStatus, RuntimeState, remember_process
 from wakeful.judging.findings import Attention, FindingCode, Health, State, Verdict, WaitKind
+from wakeful.judging.folding import fold
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Policy
 from wakeful.replay.engine import Replay

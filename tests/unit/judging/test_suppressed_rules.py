@@ -8,9 +8,9 @@ from support.judging_helpers import POLICY, at, codes, folded, held, told
 from wakeful.core.clock import Instant, Sleep
 from wakeful.judging import events as e
 from wakeful.judging.evidence import ClientStatus, RuntimeState
-from wakeful.judging.explanation import SuppressedRule, suppressed_rules
 from wakeful.judging.findings import FindingCode, WaitKind
 from wakeful.judging.judge import detector_input, judge
+from wakeful.judging.suppressed_rules import SuppressedRule, suppressed_rules
 
 PROMPT = e.Prompted(1.0)
 AFTER_A_NIGHT = Instant(70.0, 30_070.0)

@@ -8,9 +8,10 @@ from support.supervisor_fixture import SupervisorFixture, subject
 from wakeful.core.clock import Instant
 from wakeful.core.process import Process, ProcessState
 from wakeful.judging import events as e
-from wakeful.judging.activity import BACKGROUND_MAX, Activity, fold
+from wakeful.judging.activity import Activity
 from wakeful.judging.evidence import ClientStatus, RuntimeState
 from wakeful.judging.findings import FindingCode, Health, State, Verdict, WaitKind
+from wakeful.judging.folding import BACKGROUND_MAX, fold
 from wakeful.judging.judge import judge
 from wakeful.judging.session_record import SessionRecord
 from wakeful.testing.virtual_clock import VirtualClock

@@ -51,7 +51,6 @@ def record_of(name: str) -> AgentRecord:
 
 
 def post_action(name: str, act: str, *, yes: bool = False) -> DaemonAnswer:
-    """Order an action and wait for its result."""
     body = msgspec.json.encode({"yes": yes} if act == "stop" else {})
     return own_daemon().post(f"/api/agents/{name}/{act}", body, timeout_seconds=ACTION_SECONDS_MAX)
 

@@ -34,8 +34,6 @@ class NoChannel(OperatorError):
 
 
 class ChannelTestResult(msgspec.Struct, frozen=True):
-    """What became of one message."""
-
     channel: str
     outcome: str
     reason: str

@@ -9,7 +9,7 @@ import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import PurePath
@@ -26,7 +26,7 @@ from wakeful.cli.commands.run import NeedsTerminal, TmuxMissing, exec_program, h
 from wakeful.cli.output import print_line
 from wakeful.client.client import decode_body, own_daemon
 from wakeful.client.errors import RequestRefused
-from wakeful.control.briefs import ContainerAttach, attach_argv, container_attach
+from wakeful.control.briefs import attach_argv, container_attach
 from wakeful.core.errors import OperatorError, SessionNotFound, WakefulError
 from wakeful.core.managed_session import PaneAddress
 from wakeful.linux.child_environment import helper_environ
@@ -35,24 +35,6 @@ from wakeful.views.records import AttachCommand
 LEAVE_SECONDS_MAX: Final = 10.0
 # A closed terminal, and a polite request to end.
 _END_SIGNALS: Final = (signal.SIGHUP, signal.SIGTERM)
-
-
-def run_in_terminal(visit: ContainerAttach, shown: str) -> int:
-    """Hand this terminal over until the visit ends; its exit code. `shown` is the command for a script instead.
-
-    Raises NeedsTerminal, TmuxMissing.
-    """
-    if not has_terminal():
-        raise NeedsTerminal(command=shown)
-    try:
-        visitor = subprocess.Popen(visit.argv, env=helper_environ(os.environ))
-    except FileNotFoundError as error:
-        raise TmuxMissing(program=visit.argv[0]) from error
-    with _forward_end_signals(visitor) as endings:
-        code = visitor.wait()
-    if endings:
-        _run_leave_command(visit.leave)
-    return code if code >= 0 else 128 - code
 
 
 @contextmanager
@@ -71,21 +53,6 @@ def _forward_end_signals(visitor: "subprocess.Popen[bytes]") -> Iterator[list[in
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _run_leave_command(argv: Sequence[str]) -> None:
-    """Best effort: no terminal is left to report to, and the client ends with the container anyway."""
-    with subprocess.Popen(
-        argv,
-        env=helper_environ(os.environ),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as leaving:
-        try:
-            leaving.wait(LEAVE_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            leaving.kill()
 
 
 _PROGRAMS: Final = {"claude": "Claude Code", "codex": "Codex"}
@@ -206,7 +173,29 @@ def _attach(record: AgentRecord) -> int:
     argv = _argv(record)
     if record.runtime is AgentRuntime.TMUX:
         exec_program(argv)
-    return run_in_terminal(container_attach(argv, uuid4().hex), shlex.join(argv))
+    visit = container_attach(argv, uuid4().hex)
+    if not has_terminal():
+        raise NeedsTerminal(command=shlex.join(argv))
+    try:
+        visitor = subprocess.Popen(visit.argv, env=helper_environ(os.environ))
+    except FileNotFoundError as error:
+        raise TmuxMissing(program=visit.argv[0]) from error
+    with _forward_end_signals(visitor) as endings:
+        code = visitor.wait()
+    if endings:
+        # Best effort: no terminal is left to report to, and the client ends with the container anyway.
+        with subprocess.Popen(
+            visit.leave,
+            env=helper_environ(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as leaving:
+            try:
+                leaving.wait(LEAVE_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                leaving.kill()
+    return code if code >= 0 else 128 - code
 
 
 def _argv(record: AgentRecord) -> list[str]:

@@ -5,7 +5,7 @@ can only be read, from the store. The text functions are pure.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -215,7 +215,11 @@ def rollback(*, number: int, dry_run: bool, yes: bool, as_json: bool) -> int:
     if dry_run and as_json:
         print_json(rehearsal.body)
         return 0
-    _show_steps(decode_body(rehearsal.body, DecisionRecord), print_note if as_json else print_line)
+    decision = decode_body(rehearsal.body, DecisionRecord)
+    tell = print_note if as_json else print_line
+    tell(f"rolling checkpoint {decision.checkpoint.number} back: {decision.words}")
+    for step in decision.steps or ("nothing is run",):
+        tell(f"    {step}")
     if dry_run:
         return 0
     if not yes and not _confirm():
@@ -305,12 +309,6 @@ def _decide(numbers: tuple[int, ...], choice: str, order: dict[str, Any], *, as_
             b'{"decisions":[' + b",".join(bodies) + b'],"refused":' + msgspec.json.encode(refused) + b"}"
         )
     return worst
-
-
-def _show_steps(decision: DecisionRecord, tell: Callable[[str], None]) -> None:
-    tell(f"rolling checkpoint {decision.checkpoint.number} back: {decision.words}")
-    for step in decision.steps or ("nothing is run",):
-        tell(f"    {step}")
 
 
 def _confirm() -> bool:

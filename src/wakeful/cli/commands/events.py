@@ -55,23 +55,19 @@ def events(*, since: str, follow: bool, archive_before: str | None, as_json: boo
     if as_json:
         print_json(body)
     else:
-        _print_events(found, since_wall)
+        _print_pause(found)
+        if found.left_out:
+            print_line(f"{found.left_out:,} older ones are not shown; the log is {found.path}")
+        for event in found.events:
+            print_line(event_line(event))
+        if not found.events:
+            print_line(NO_EVENTS.format(stamp(since_wall)))
     return 0
 
 
 def event_line(event: dict[str, Any]) -> str:
     """One event in one line, plain whatever another program wrote."""
     return "  ".join(plain(str(event.get(key) or "-"), 100) for key in _KEYS)
-
-
-def _print_events(found: CriticalEventList, since_wall: float) -> None:
-    _print_pause(found)
-    if found.left_out:
-        print_line(f"{found.left_out:,} older ones are not shown; the log is {found.path}")
-    for event in found.events:
-        print_line(event_line(event))
-    if not found.events:
-        print_line(NO_EVENTS.format(stamp(since_wall)))
 
 
 def _print_pause(found: CriticalEventList) -> None:
@@ -89,19 +85,15 @@ def _archive(before: str, *, as_json: bool) -> int:
             ArchiveAnswer,
         )
     except DaemonNotRunning:
-        done = _archive_locally(stamped)
+        from wakeful.cli.person import require_person  # noqa: PLC0415
+        from wakeful.critical_events import archive_events  # noqa: PLC0415 - reading needs none of it
+
+        require_person()
+        path = log_path(load_settings(None).config.events.critical_path)
+        done = ArchiveAnswer(archive_events(stamped, path=path), path)
     events_text = f"{done.archived} event{'' if done.archived == 1 else 's'}"
     print_record(done, [f"archived {events_text} in {Path(done.path).parent}"], as_json=as_json)
     return 0
-
-
-def _archive_locally(stamped: str) -> ArchiveAnswer:
-    from wakeful.cli.person import require_person  # noqa: PLC0415
-    from wakeful.critical_events import archive_events  # noqa: PLC0415 - reading needs none of it
-
-    require_person()
-    path = log_path(load_settings(None).config.events.critical_path)
-    return ArchiveAnswer(archive_events(stamped, path=path), path)
 
 
 async def _follow(path: Path, since_wall: float, *, as_json: bool) -> None:

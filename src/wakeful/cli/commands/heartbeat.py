@@ -85,7 +85,6 @@ def wake(*, name: str, as_json: bool) -> int:
 
 
 def status_lines(status: HeartbeatStatus) -> Iterator[str]:
-    """A status as text."""
     may = "may be woken" if status.eligible_for_wake else f"may not be woken: {status.ineligibility_reason}"
     yield f"{status.agent}: {may}"
     if status.ineligibility_reason is not None:

@@ -7,13 +7,7 @@ from functools import wraps
 
 import click
 
-from wakeful.alerts.mute_pause_model import (
-    MuteKind,
-    MuteList,
-    MuteRecord,
-    mute_text,
-    pause_text,
-)
+from wakeful.alerts.mute_pause_model import MuteKind, MuteList, MuteRecord, mute_text, pause_text
 from wakeful.cli import read_store as stored
 from wakeful.cli.commands.work import post, print_list, text
 from wakeful.cli.options import Command, completion_of, json_option

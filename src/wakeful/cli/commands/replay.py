@@ -184,20 +184,18 @@ def replay(
         return _replay_all(paths, wanted, policies, now, gone=process == "gone")
 
     if learn:
-        return _learn(step, as_json=as_json)
+        proposals = propose(step(trial_policies()))
+        print_record({"proposals": proposals}, proposal_lines(proposals), as_json=as_json)
+        return 0
     if pair is not None:
         return _compare(step, pair, changes, as_json=as_json)
-    return _report(step, _with_settings(load_settings(config_file).config.detect, changes), as_json=as_json)
-
-
-_Replay = Callable[[Sequence[Policy]], list[ReplayedSession]]
-
-
-def _report(step: _Replay, policy: Policy, *, as_json: bool) -> int:
-    report = make_replay_report(step([policy]))
+    report = make_replay_report(step([_with_settings(load_settings(config_file).config.detect, changes)]))
     print_record(report, report_lines(report), as_json=as_json)
     cases = report.summary.cases
     return 1 if cases is not UNSET and cases.wrong else 0
+
+
+_Replay = Callable[[Sequence[Policy]], list[ReplayedSession]]
 
 
 def _compare(step: _Replay, pair: tuple[str, str], changes: tuple[str, ...], *, as_json: bool) -> int:
@@ -205,12 +203,6 @@ def _compare(step: _Replay, pair: tuple[str, str], changes: tuple[str, ...], *, 
     stepped = step(policies)
     comparison = compare(make_replay_report(stepped, 0), make_replay_report(stepped, 1))
     print_record(comparison, comparison_lines(comparison, pair), as_json=as_json)
-    return 0
-
-
-def _learn(step: _Replay, *, as_json: bool) -> int:
-    proposals = propose(step(trial_policies()))
-    print_record({"proposals": proposals}, proposal_lines(proposals), as_json=as_json)
     return 0
 
 
@@ -271,16 +263,12 @@ def _progress_bar(size_bytes: int) -> Iterator[Callable[[int], None]]:
 
 def _time_of(text: str) -> float:
     try:
-        return _seconds_of(text)
+        if (seconds := _number_of(text)) is not None:
+            return seconds
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
     except ValueError as problem:
         raise BadNowOption(shown=text[:40]) from problem
-
-
-def _seconds_of(text: str) -> float:
-    if (seconds := _number_of(text)) is not None:
-        return seconds
-    moment = datetime.fromisoformat(text)
-    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _number_of(text: str) -> float | None:

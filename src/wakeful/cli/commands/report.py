@@ -41,7 +41,14 @@ def report(*, since: str, line: bool, as_json: bool) -> int:
     if line and as_json:
         raise click.UsageError("--line and --json are two different wishes.")
     if line:
-        return _print_status_line(since_wall)
+        try:
+            answer = own_daemon().get(_target(since_wall, folders=False), timeout_seconds=LINE_SECONDS_MAX)
+        except DaemonNotRunning as problem:
+            # The line is for the status bar, the exit code for scripts.
+            print_line(DAEMON_OFF_LINE)
+            return problem.exit_code
+        print_line(decode_body(answer.body, Report).line)
+        return 0
     return print_answer(
         _fetch_or_build(since_wall),
         lambda body: report_lines(decode_body(body, Report), heading(since_wall, wall_now()), wall_now()),
@@ -55,17 +62,6 @@ def heading(since_wall: float, now_wall: float) -> str:
     days = (now.date() - then.date()).days
     day = {0: "today", 1: "yesterday"}.get(days, f"{then:%Y-%m-%d}")
     return f"Since {day} {then:%H:%M}, {format_length(now_wall - since_wall)}"
-
-
-def _print_status_line(since_wall: float) -> int:
-    try:
-        answer = own_daemon().get(_target(since_wall, folders=False), timeout_seconds=LINE_SECONDS_MAX)
-    except DaemonNotRunning as problem:
-        # The line is for the status bar, the exit code for scripts.
-        print_line(DAEMON_OFF_LINE)
-        return problem.exit_code
-    print_line(decode_body(answer.body, Report).line)
-    return 0
 
 
 def _fetch_or_build(since_wall: float) -> DaemonAnswer:

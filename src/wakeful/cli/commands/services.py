@@ -81,7 +81,10 @@ def _print_without_hub(*, as_json: bool) -> int:
 
     records = [
         msgspec.structs.replace(
-            each, state=_state_without_hub(each), session_alive=False, reason=_state_text(each)
+            each,
+            state=AgentState.STOPPED if each.state is AgentState.STOPPED else AgentState.UNKNOWN,
+            session_alive=False,
+            reason=_state_text(each),
         )
         for each in records_without_hub(load_settings(None).config, StatePaths.from_environ(os.environ))
     ]
@@ -92,11 +95,6 @@ def _print_without_hub(*, as_json: bool) -> int:
     there = [(each, each.reason) for each in records if each.state is not AgentState.STOPPED]
     _print([*pause_lines(paused), NOT_RUNNING, *_runtime_lines(there, records)])
     return 0
-
-
-def _state_without_hub(record: AgentRecord) -> AgentState:
-    """Something is there; only the hub knows the state of its session."""
-    return AgentState.STOPPED if record.state is AgentState.STOPPED else AgentState.UNKNOWN
 
 
 def _state_text(record: AgentRecord) -> str:

@@ -120,7 +120,6 @@ def release(*, session_id: SessionId, as_json: bool) -> int:
 
 
 def post_action(session_id: SessionId, act: str, body: Any = None) -> DaemonAnswer:
-    """Order an action on a session, and wait for its result."""
     encoded = msgspec.json.encode(body if body is not None else {})
     return own_daemon().post(f"/api/sessions/{session_id}/{act}", encoded, timeout_seconds=ACTION_SECONDS_MAX)
 

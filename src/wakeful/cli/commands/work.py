@@ -31,7 +31,6 @@ _HEADERS: Final = ("ID", "STATE", "TRIED", "PROJECT", "SESSION", "PROMPT")
 
 
 def work_lines(body: bytes) -> list[str]:
-    """State and attempts of a work in one line."""
     work = decode_body(body, WorkRecord)
     return [plain(f"{work.id} is {work.state}, {work.attempts} of {work.attempts_max} attempts made")]
 

@@ -18,12 +18,7 @@ from msgspec import Struct
 
 from wakeful.cli.demo.environment import DemoEnvironment
 from wakeful.cli.demo.screen import DemoScreen, DemoTable, TerminalKeys, open_screen, terminal_keys
-from wakeful.cli.demo.scripts import (
-    ANSWER_AT_SECONDS,
-    FULL_SECONDS,
-    SILENCE_SECONDS,
-    demo_agents,
-)
+from wakeful.cli.demo.scripts import ANSWER_AT_SECONDS, FULL_SECONDS, SILENCE_SECONDS, demo_agents
 from wakeful.cli.format.sessions import decode_sessions
 from wakeful.cli.output import print_line
 from wakeful.client.client import DaemonClient, decode_body
@@ -114,8 +109,6 @@ def _play(environment: DemoEnvironment, length_seconds: float, ending: StopSigna
 
 
 class _DemoRun(Struct):
-    """The state of a running demo."""
-
     stage: DemoEnvironment
     board: DemoTable
     screen: DemoScreen

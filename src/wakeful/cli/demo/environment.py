@@ -88,7 +88,6 @@ class DemoEnvironment:
         return f"claude-{agent.conversation}"
 
     def answer(self, name: str) -> None:
-        """Answer an agent's question with yes."""
         self._agents[name].answer()
 
     def close(self) -> None:

@@ -59,8 +59,6 @@ class DemoRow(Struct):
 
 
 class DemoTable:
-    """The rows of all agents."""
-
     def __init__(self, names: dict[str, str]) -> None:
         self._by_session = {session_id: DemoRow(name) for session_id, name in names.items()}
 
@@ -69,7 +67,6 @@ class DemoTable:
         return list(self._by_session.values())
 
     def state_of(self, name: str) -> State | None:
-        """The state of this agent, if it is known."""
         return next((line.record.state for line in self.rows if line.name == name and line.record), None)
 
     def update(self, record: SessionRecord, elapsed_seconds: float) -> None:
@@ -83,8 +80,6 @@ class DemoTable:
 
 
 class DemoScreen(Protocol):
-    """Shows the table."""
-
     def draw(self, table: DemoTable, elapsed_seconds: float, *, last: bool = False) -> None:
         """Show the changes; the last drawing stays on the screen."""
 

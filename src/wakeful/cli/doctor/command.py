@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from wakeful.cli.doctor.checks import CHECKS, run_checks
-from wakeful.cli.doctor.grading import CheckContext, CheckResult, Grade
+from wakeful.cli.doctor.grading import CheckContext, Grade
 from wakeful.cli.options import json_option
 from wakeful.cli.output import print_json, print_line, print_note
 from wakeful.cli.settings import load_settings
@@ -40,7 +40,14 @@ def doctor(*, bundle: str | None, as_json: bool) -> int:
         print_json(report)
     else:
         for name, finding in found.items():
-            _print_result(name, finding)
+            grade = finding.grade.ljust(4)
+            if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+                click.secho(grade, fg=_COLOURS[finding.grade], nl=False)
+            else:
+                click.echo(grade, nl=False)
+            print_line(f"  {name.ljust(max(map(len, CHECKS)))}  {finding.said}")
+            if finding.todo:
+                print_line(f"{' ' * (8 + max(map(len, CHECKS)))}→ {finding.todo}")
     return 0 if well else 1
 
 
@@ -49,14 +56,3 @@ def _load_config() -> LoadedConfig | ConfigError:
         return load_settings(None)
     except ConfigError as problem:
         return problem
-
-
-def _print_result(name: str, finding: CheckResult) -> None:
-    grade = finding.grade.ljust(4)
-    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
-        click.secho(grade, fg=_COLOURS[finding.grade], nl=False)
-    else:
-        click.echo(grade, nl=False)
-    print_line(f"  {name.ljust(max(map(len, CHECKS)))}  {finding.said}")
-    if finding.todo:
-        print_line(f"{' ' * (8 + max(map(len, CHECKS)))}→ {finding.todo}")

@@ -26,12 +26,6 @@ _CLOCK_NOT_SYNCHRONISED: Final = 5
 _TIMEX_BYTES: Final = 512
 
 
-def is_clock_synchronised() -> bool | None:
-    """Whether the kernel's clock is synchronised; None if the kernel does not say."""
-    answer = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
-    return None if answer < 0 else answer != _CLOCK_NOT_SYNCHRONISED
-
-
 def redis_problem(url: str) -> str | None:
     """Why this Redis cannot be used; None if it answers."""
     try:
@@ -94,14 +88,14 @@ def clock(context: CheckContext) -> CheckResult:
             f"files of the state folder are {ahead_seconds:,.0f} s newer than now: it was set back",
             "set it right; ages are wrong until then",
         )
-    synchronised = is_clock_synchronised()
+    answer = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
+    synchronised = None if answer < 0 else answer != _CLOCK_NOT_SYNCHRONISED
     if synchronised is False:
         return warn("nobody keeps it right", "timedatectl set-ntp true")
     return ok("kept right" if synchronised else "the kernel does not say whether it is kept right")
 
 
 def _newest_write(home: Path) -> float:
-    """The time of the newest write in the state folder."""
     try:
         return max((entry.stat(follow_symlinks=False).st_mtime for entry in os.scandir(home)), default=0.0)
     except OSError:

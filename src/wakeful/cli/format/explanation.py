@@ -89,7 +89,6 @@ def evidence_lines(explanation: Explanation, *, whole_stamps: bool) -> Iterator[
 
 
 def untrusted_piece(text: str) -> tuple[str, str]:
-    """Untrusted text, marked as such."""
     return (f"`{plain(call_text(text)).replace('`', chr(39))}`" if text else "", "quote")
 
 

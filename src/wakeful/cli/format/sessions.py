@@ -114,7 +114,7 @@ def row_of(record: SessionRecord, now_wall: float) -> SessionTableRow:
     return SessionTableRow(
         tone=_tone(record),
         record=record,
-        word=_status_word(record),
+        word=record.health if record.health in {Health.DEAD, Health.STALE} else record.state,
         age=age(now_wall - since) if since is not None else "-",
         project=plain(record.project) or "-",
         managed=plain(record.name or record.agent or "yes") if record.managed else "",
@@ -132,11 +132,6 @@ def _tone(record: SessionRecord) -> RowTone:
     if record.state is State.STOPPED:
         return RowTone.PAST
     return RowTone.IDLE if record.state in {State.IDLE, State.DETACHED} else RowTone.BUSY
-
-
-def _status_word(record: SessionRecord) -> str:
-    """Its state in one word, or its health where that says more."""
-    return record.health if record.health in {Health.DEAD, Health.STALE} else record.state
 
 
 def _since(record: SessionRecord) -> str | None:
@@ -198,7 +193,6 @@ def ending_lines(body: bytes) -> list[str]:
 
 
 def saved_case_lines(body: bytes) -> list[str]:
-    """What was saved of a wrong verdict."""
     case = decode_json(body, dict[str, Any])
     said = ", ".join(case["verdict"]["findings"]) or case["verdict"]["health"]
     return [

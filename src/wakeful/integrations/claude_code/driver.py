@@ -99,7 +99,9 @@ class ClaudeDriver:
         if request.prompt is not None:
             check_prompt(request.prompt)
         conversation = request.conversation_id or ConversationId(str(uuid4()))
-        _check_conversation(request, conversation)
+        # `--resume` looks only below the project of the working directory.
+        if not is_uuid(conversation) or (request.resume and not _may_exist(request, conversation)):
+            raise ConversationUnknown(conversation=conversation[:40], folder=request.cwd)
         session_id = request.session_id or parse_session_id(f"claude-{conversation}")
         managed = ManagedSession(
             session_id=session_id,
@@ -386,12 +388,6 @@ def _not_listening_reason(managed: ManagedSession) -> str:
         return "it runs in a terminal that Wakeful cannot type into: only in tmux it can"
     back = f"`wakeful session resume {managed.session_id}` goes on with its conversation"
     return f"it was started for one prompt (claude -p) and takes no more; once it has ended, {back}"
-
-
-def _check_conversation(request: StartRequest, conversation: ConversationId) -> None:
-    """Raises ConversationUnknown: `--resume` looks only below the project of the working directory."""
-    if not is_uuid(conversation) or (request.resume and not _may_exist(request, conversation)):
-        raise ConversationUnknown(conversation=conversation[:40], folder=request.cwd)
 
 
 def _may_exist(request: StartRequest, conversation: ConversationId) -> bool:

@@ -105,7 +105,14 @@ class ClaudeStreamSource:
         if fetched is None:
             return []
         lines, _torn = _lines(fetched.content)
-        begun = _started_calls(lines, fetched.written_at)
+        # The calls of the last turn; lines have no time. A subagent's calls are left out: the call that
+        # began it counts.
+        begun: list[CallStarted] = []
+        for line, record in _whole_messages(lines):
+            if record.type == "result":
+                begun.clear()
+            elif record.type == "assistant" and record.parent_tool_use_id is None:
+                begun += calls_in(line, fetched.written_at)
         known = next((number for number, each in enumerate(begun, 1) if each.call == call), 0)
         return begun[known:]
 
@@ -190,17 +197,6 @@ def _event(record: _Line, at: float) -> Event | None:
             return RequestRetried(at)
         case _:
             return None
-
-
-def _started_calls(lines: list[bytes], at: float) -> list[CallStarted]:
-    """The calls of the last turn; lines have no time. A subagent's calls are left out: the call that began it counts."""
-    calls: list[CallStarted] = []
-    for line, record in _whole_messages(lines):
-        if record.type == "result":
-            calls.clear()
-        elif record.type == "assistant" and record.parent_tool_use_id is None:
-            calls += calls_in(line, at)
-    return calls
 
 
 def _open_question(events: list[Event]) -> list[Event]:

@@ -28,7 +28,7 @@ from wakeful.integrations.claude_code.background import (
 )
 from wakeful.integrations.claude_code.registry import identity_of
 from wakeful.judging import events as e
-from wakeful.judging.activity import is_boundary
+from wakeful.judging.folding import is_boundary
 from wakeful.judging.masking import count_repeated_ends
 from wakeful.judging.resume_command import project_folder
 from wakeful.sources.log_source import LogFormat, LogOwner
@@ -188,7 +188,11 @@ class TranscriptReader:
             return read_undecodable(line, error, self.read, _malformed_record)
         read = _RECORD_READERS.get(record.type)
         if read is None:
-            return self._on_unhandled_record(record)
+            if record.type == "permission-mode":
+                return self._permission_mode_events(record, 0.0)
+            if record.type == "last-prompt":
+                return (*self._take_schema_failure(), e.LogClosed(0.0))
+            return _side_record_events(record) if record.type in _QUIET else (_unknown(record.type),)
         at = wall_of(record.timestamp)
         if at is None:
             return (e.FormatDrifted(0.0, "timestamp"),)
@@ -212,7 +216,16 @@ class TranscriptReader:
         if record.type == "user":
             commanded, self._after_command = self._after_command, False
             if not events and not record.is_compact_summary:
-                return self._on_client_text(record, at, commanded=commanded)
+                # The client's own text is a prompt after a command, from its queue, or after a hook refused
+                # the end.
+                opening = _opening(record)
+                if not record.is_meta:
+                    self._after_command = opening.startswith(_COMMAND)
+                    return ()
+                self._stop_refused = opening.startswith(_STOP_REFUSED)
+                queued = bytes(record.prompt_source) not in _NOWHERE and not opening.startswith(_LOCAL)
+                is_prompt = commanded or queued or self._stop_refused
+                return (e.Prompted(at, by_person=commanded),) if is_prompt else ()
             return self._count_schema_failures(events, at)
         if record.type == "assistant":
             self._after_command = self._stop_refused = False
@@ -238,17 +251,6 @@ class TranscriptReader:
         failed, self._schema_failures, self._last_schema_failure = self._last_schema_failure, 0, None
         return (failed,) if failed is not None else ()
 
-    def _on_client_text(self, record: _Record, at: float, *, commanded: bool) -> Sequence[e.Event]:
-        """The client's own text is a prompt after a command, from its queue, or after a hook refused the end."""
-        opening = _opening(record)
-        if not record.is_meta:
-            self._after_command = opening.startswith(_COMMAND)
-            return ()
-        self._stop_refused = opening.startswith(_STOP_REFUSED)
-        queued = bytes(record.prompt_source) not in _NOWHERE and not opening.startswith(_LOCAL)
-        is_prompt = commanded or queued or self._stop_refused
-        return (e.Prompted(at, by_person=commanded),) if is_prompt else ()
-
     def is_boundary(self, line: bytes) -> bool:
         # Cheap checks first: marks between messages and results of calls never begin a turn.
         if b'"user"' not in line and b'"assistant"' not in line:
@@ -256,13 +258,6 @@ class TranscriptReader:
         if b'"tool_result"' in line or b'"thinking"' in line or b'"tool_use"' in line:
             return False
         return any(is_boundary(event) for event in TranscriptReader().read(line))
-
-    def _on_unhandled_record(self, record: _Record) -> Sequence[e.Event]:
-        if record.type == "permission-mode":
-            return self._permission_mode_events(record, 0.0)
-        if record.type == "last-prompt":
-            return (*self._take_schema_failure(), e.LogClosed(0.0))
-        return _side_record_events(record) if record.type in _QUIET else (_unknown(record.type),)
 
     def _permission_mode_events(self, record: _Record, at: float) -> Sequence[e.Event]:
         """A person can change it in the middle of a turn."""

@@ -159,7 +159,14 @@ class CodexDriver:
             # Codex would take it for a name, not find it and silently begin another conversation.
             raise ConversationUnknown(conversation=(request.conversation_id or "")[:40], folder=request.cwd)
         if request.prompt is None:
-            return self._adopt_idle(request)
+            # Adopt a conversation without a prompt: between two turns no process of it runs.
+            if not request.resume or request.conversation_id is None:
+                raise PromptRefused(reason="Codex begins a conversation with a prompt, and none was given")
+            sessions = _codex_home(request.environ) / "sessions"
+            if not any(sessions.glob(f"*/*/*/rollout-*-{request.conversation_id}.jsonl")):
+                raise ConversationUnknown(conversation=request.conversation_id, folder=request.cwd)
+            managed = self._managed_session(request, request.conversation_id)
+            return confirmed("nothing of it runs until it gets a prompt", managed)
         check_prompt(request.prompt)
         return await self._run(request, (program, *flags), request.prompt, on_started)
 
@@ -173,7 +180,13 @@ class CodexDriver:
         if not folder.output.is_file():
             return None
         launched = min(carriers, key=lambda process: process.started, default=None)
-        thread_id = await _read_thread_id(folder, launched)
+        # The conversation that the newest process of this folder names; waits for it while the process
+        # lives.
+        turn = _recorded_turn(folder) if launched is None else CodexTurn()
+        if launched is not None:
+            async with FileFollower(folder.output, launched) as following:
+                await following.feed_until(turn.feed, lambda: turn.thread_id is not None, NAMING_SECONDS)
+        thread_id = turn.thread_id if turn.thread_id is not None and is_uuid(turn.thread_id) else None
         if thread_id is None:
             return None
         session_id = SessionId(f"codex-{thread_id}")
@@ -282,22 +295,15 @@ class CodexDriver:
     async def stop(self, managed: ManagedSession) -> ActionResult:
         return await stop_managed_process(managed, RunFolder(self._root, managed.session_id), TOOL_VARIABLE)
 
-    def _adopt_idle(self, request: StartRequest) -> ActionResult:
-        """Adopt a conversation without a prompt: between two turns no process of it runs."""
-        if not request.resume or request.conversation_id is None:
-            raise PromptRefused(reason="Codex begins a conversation with a prompt, and none was given")
-        sessions = _codex_home(request.environ) / "sessions"
-        if not any(sessions.glob(f"*/*/*/rollout-*-{request.conversation_id}.jsonl")):
-            raise ConversationUnknown(conversation=request.conversation_id, folder=request.cwd)
-        managed = self._managed_session(request, request.conversation_id)
-        return confirmed("nothing of it runs until it gets a prompt", managed)
-
     async def _run(
         self, request: StartRequest, command: tuple[str, ...], prompt: str, on_started: OnStarted
     ) -> ActionResult:
         program, *flags = command
         folder = RunFolder(self._root, request.session_id or _provisional_id(request.intent_id))
-        _record_prompt_fates(folder)
+        # Record the fate of the last process's prompt before the next process begins another file.
+        newest = next(reversed(folder.prompts or {}), "")
+        if newest:
+            folder.record_prompt(newest, PromptFate.TAKEN if _has_begun(folder) else PromptFate.LOST)
         going_on = ("resume", request.conversation_id) if request.resume and request.conversation_id else ()
         with folder.open_prompt_streams(prompt, request.prompt_id or "") as streams:
             process = launch(
@@ -392,22 +398,6 @@ class CodexDriver:
 def _provisional_id(intent_id: str) -> SessionId:
     """The name of a start's folder until the client has named its conversation."""
     return parse_session_id(f"new-{intent_id}")
-
-
-async def _read_thread_id(folder: RunFolder, process: Process | None) -> str | None:
-    """The conversation that the newest process of this folder names; waits for it while the process lives."""
-    turn = _recorded_turn(folder) if process is None else CodexTurn()
-    if process is not None:
-        async with FileFollower(folder.output, process) as following:
-            await following.feed_until(turn.feed, lambda: turn.thread_id is not None, NAMING_SECONDS)
-    return turn.thread_id if turn.thread_id is not None and is_uuid(turn.thread_id) else None
-
-
-def _record_prompt_fates(folder: RunFolder) -> None:
-    """Record the fate of the last process's prompt before the next process begins another file."""
-    newest = next(reversed(folder.prompts or {}), "")
-    if newest:
-        folder.record_prompt(newest, PromptFate.TAKEN if _has_begun(folder) else PromptFate.LOST)
 
 
 def _has_begun(folder: RunFolder) -> bool:

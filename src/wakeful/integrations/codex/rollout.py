@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from wakeful.control.briefs import OWN_PROMPT_PREFIXES
 from wakeful.core.decoding import json_decoder
 from wakeful.judging import events as e
-from wakeful.judging.activity import BACKGROUND_MAX, is_boundary
+from wakeful.judging.folding import BACKGROUND_MAX, is_boundary
 from wakeful.judging.masking import count_repeated_ends
 from wakeful.sources.parsing import (
     conversation_of,
@@ -203,7 +203,16 @@ class RolloutReader:
         payload = record.payload
         read = _NESTED_READERS.get((record.type, payload.type)) or _RECORD_READERS.get(record.type)
         if read is None:
-            return _unhandled_record(record)
+            # Quiet, unknown, or without the fields that say what a record is.
+            if not record.type or (record.type in _NESTED and not record.payload.type):
+                missing = "payload.type" if record.type else "type"
+                return (
+                    e.FormatDrifted(
+                        0.0, "payload" if record.payload is _NO_PAYLOAD and record.type else missing
+                    ),
+                )
+            key = _key_of(record.type, record.payload.type)
+            return () if key in _QUIET else (e.RecordSkipped(0.0, key[:40]),)
         at = wall_of(record.timestamp)
         if at is None:
             return (e.FormatDrifted(0.0, "timestamp"),)
@@ -284,17 +293,6 @@ def _remember(tasks: dict[str, str], call: str, task: str) -> None:
 
 def _key_of(kind: str, nested: str) -> str:
     return f"{kind}.{nested}" if kind in _NESTED else kind
-
-
-def _unhandled_record(record: _Record) -> Sequence[e.Event]:
-    """Quiet, unknown, or without the fields that say what a record is."""
-    if not record.type or (record.type in _NESTED and not record.payload.type):
-        missing = "payload.type" if record.type else "type"
-        return (
-            e.FormatDrifted(0.0, "payload" if record.payload is _NO_PAYLOAD and record.type else missing),
-        )
-    key = _key_of(record.type, record.payload.type)
-    return () if key in _QUIET else (e.RecordSkipped(0.0, key[:40]),)
 
 
 def _malformed_record(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:

@@ -58,7 +58,9 @@ class CodexTurnReader:
                 self._text = ""
                 return (PromptTaken(),)
             case "item.completed" if record.item is not None and record.item.type == "agent_message":
-                return self._add_text(record.item.text)
+                part = f"{BREAK}{record.item.text}" if self._text else record.item.text
+                self._text += part
+                return (AnswerText(part),) if part else ()
             case "turn.completed":
                 used = record.usage or _Usage()
                 spent = Spent(used.input_tokens, used.output_tokens)
@@ -78,8 +80,3 @@ class CodexTurnReader:
         """Another process with its own file continues this conversation. Every process has one prompt."""
         self._text = ""
         return True
-
-    def _add_text(self, text: str) -> Sequence[TurnEvent]:
-        part = f"{BREAK}{text}" if self._text else text
-        self._text += part
-        return (AnswerText(part),) if part else ()

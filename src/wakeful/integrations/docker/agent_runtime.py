@@ -89,7 +89,10 @@ class DockerRuntime:
         if there is not None and there.running:
             return await self._launch_in(there, spec, epoch, environ)
         if there is not None:
-            await self._remove_old_container(there, spec)
+            if there.labels.get(AGENT_LABEL) != spec.name:
+                reason = f"a container {there.name} that Wakeful did not make is {there.status}. Remove or start it"
+                raise AgentAlreadyRunning(name=spec.name, reason=reason)
+            await self._engine.remove(there.id)
         container_id = await self._create_container(spec, body)
         try:
             return await self._launch_in(
@@ -227,14 +230,6 @@ class DockerRuntime:
             await asyncio.sleep(ENDING_SECONDS)
             observation = await self._inspect_with_deadline(spec, self._inspect_agent)
         return observation
-
-    async def _remove_old_container(self, there: Container, spec: AgentSpec) -> None:
-        if there.labels.get(AGENT_LABEL) != spec.name:
-            reason = (
-                f"a container {there.name} that Wakeful did not make is {there.status}. Remove or start it"
-            )
-            raise AgentAlreadyRunning(name=spec.name, reason=reason)
-        await self._engine.remove(there.id)
 
     async def _create_container(self, spec: AgentSpec, body: Mapping[str, object]) -> str:
         try:

@@ -210,7 +210,12 @@ class Engine:
             while (event := await self._next(client, queue)) is not None:
                 yield event.get("Actor", {}).get("Attributes") or {}
         finally:
-            await _close_event_stream(client)
+            try:
+                await client.close()
+            except (aiohttp.ClientError, OSError, DockerError):
+                # The stream's error, raised once more. A second close closes the rest.
+                client.events.task = None
+                await client.close()
         raise EngineGone(address=self.address, reason="it ended the connection")
 
     async def _next(self, client: Docker, queue: Any) -> Any:
@@ -257,15 +262,6 @@ class Engine:
 
 def safe_text(text: str) -> str:
     return plain(redact(text), REASON_CHARS_MAX)
-
-
-async def _close_event_stream(client: Docker) -> None:
-    try:
-        await client.close()
-    except (aiohttp.ClientError, OSError, DockerError):
-        # The stream's error, raised once more. A second close closes the rest.
-        client.events.task = None
-        await client.close()
 
 
 def _reason_of(problem: BaseException) -> str:

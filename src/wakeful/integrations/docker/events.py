@@ -82,7 +82,15 @@ class AgentChangeListener:
         while True:
             began = self._clock.now().awake
             try:
-                await self._listen_once()
+                async with aclosing(self._engine.events(self._clock.now().wall - OVERLAP_SECONDS)) as events:
+                    async for attributes in events:
+                        if not attributes:
+                            self.is_connected = True
+                            self._on_engine_change(ALL_AGENTS)
+                        # A rename comes under the new name, and changes both agents.
+                        for key in ("name", "oldName"):
+                            if name := agent_of(attributes.get(key, "").removeprefix("/")):
+                                self._on_engine_change(name)
             except WorldError as problem:
                 if self.is_connected:
                     log.warning("agents are not heard of any more: %s", problem)
@@ -93,17 +101,6 @@ class AgentChangeListener:
                 retry_seconds = RETRY_SECONDS_MIN
             await asyncio.sleep(retry_seconds)
             retry_seconds = min(RETRY_SECONDS_MAX, 2 * retry_seconds)
-
-    async def _listen_once(self) -> None:
-        async with aclosing(self._engine.events(self._clock.now().wall - OVERLAP_SECONDS)) as events:
-            async for attributes in events:
-                if not attributes:
-                    self.is_connected = True
-                    self._on_engine_change(ALL_AGENTS)
-                # A rename comes under the new name, and changes both agents.
-                for key in ("name", "oldName"):
-                    if name := agent_of(attributes.get(key, "").removeprefix("/")):
-                        self._on_engine_change(name)
 
     def _on_engine_change(self, name: str) -> None:
         self._invalidate(name)

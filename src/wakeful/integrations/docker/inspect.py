@@ -205,7 +205,6 @@ def is_leftover(container_id: str, name: str) -> Callable[[Process], bool]:
 
 
 def _scan_tree(above: Sequence[Process], wanted: WantedAgent, children: Children) -> ContainerScan:
-    """Scan these processes and all below them."""
     servers = [each for each in _tree(above, children) if _is_server(each)]
     panes = [(server, pane) for server in servers for pane in children(server)]
     if not panes:

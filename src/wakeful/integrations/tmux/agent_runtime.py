@@ -41,9 +41,8 @@ from wakeful.integrations.tmux.start_clients import blocking_dialog_text
 from wakeful.integrations.tmux.stop import terminate_program
 from wakeful.linux import proc
 from wakeful.linux.child_environment import declared_environ
-from wakeful.linux.files import read_small
+from wakeful.linux.files import owner_only, read_small
 from wakeful.linux.launch import find_program
-from wakeful.linux.owner_only import owner_only
 from wakeful.linux.terminate import has_variable, terminate_marked
 
 # A mark has some 200 bytes.

@@ -138,7 +138,15 @@ async def interrupt(controller: PaneController, typed: str) -> ActionResult:
         return ineffective("it ended instead of stopping its turn")
     if screen is None:
         return unverified(f"{controller.reader.interrupt_key} was pressed, but nothing shows an effect")
-    return await _result_of_interrupt(controller, before, typed)
+    # Claude Code returns a prompt that was interrupted before any answer: Wakeful's is removed, a person's
+    # never.
+    draft = await _returned_prompt(controller, before) if isinstance(controller.reader, ClaudeInput) else ""
+    if not draft:
+        return confirmed("the turn ended and the agent lives")
+    is_own = digest(draft) == typed and controller.closed_reason(await controller.capture()) is None
+    if is_own and await controller.clear():
+        return confirmed("the turn ended before any answer; its prompt was given back and removed")
+    return confirmed("the turn ended; something stands in the input line now")
 
 
 def _is_taken(controller: PaneController, screen: Screen, before: Screen, text: str) -> bool:
@@ -171,17 +179,6 @@ def _shows_prompt(controller: PaneController, screen: Screen) -> bool:
     """Whether the program shows a prompt; an empty row or the terminal's echo of Ctrl-C proves nothing."""
     shown = screen.cursor_text.strip().removeprefix("^C").strip()
     return bool(shown) and controller.reader.draft(screen) == ""
-
-
-async def _result_of_interrupt(controller: PaneController, before: Screen, typed: str) -> ActionResult:
-    """Claude Code returns a prompt that was interrupted before any answer: Wakeful's is removed, a person's never."""
-    draft = await _returned_prompt(controller, before) if isinstance(controller.reader, ClaudeInput) else ""
-    if not draft:
-        return confirmed("the turn ended and the agent lives")
-    is_own = digest(draft) == typed and controller.closed_reason(await controller.capture()) is None
-    if is_own and await controller.clear():
-        return confirmed("the turn ended before any answer; its prompt was given back and removed")
-    return confirmed("the turn ended; something stands in the input line now")
 
 
 async def _returned_prompt(controller: PaneController, before: Screen) -> str:

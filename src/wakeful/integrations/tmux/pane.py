@@ -158,7 +158,11 @@ class PaneController:
         if (reason := self.typing_obstacle(before, text)) is not None:
             return declined(reason, untrusted=safe_screen_text(self._visible_text(before)))
         self.may_have_typed = True
-        self._write_note(text, before)
+        reader, prompt = type(self.reader).__name__, before.before_cursor
+        self._note = TypedNote(
+            self._session_id, self.address, self.process, reader, text, prompt, at=time.time()
+        )
+        self._notes.save(self._note)
         fault_point("typing.begun")
         await self._server.paste(self.address.target, text, self._folder)
         self.record_stage(TypingStage.PASTED)
@@ -174,13 +178,6 @@ class PaneController:
         if is_unread and await poll_until(shows_text, READ_SECONDS_MAX):
             return before
         return await self._remove_partial_text(text)
-
-    def _write_note(self, text: str, before: Screen) -> None:
-        reader, prompt = type(self.reader).__name__, before.before_cursor
-        self._note = TypedNote(
-            self._session_id, self.address, self.process, reader, text, prompt, at=time.time()
-        )
-        self._notes.save(self._note)
 
     def record_stage(self, stage: TypingStage) -> None:
         """Record how far the typing came. Raises TmuxFailed."""

@@ -91,7 +91,13 @@ async def _list_once(socket: Path, deadline_seconds: float) -> Listing:
         return Listing(socket, ProcessState.UNKNOWN, reason=reason)
     if answer.exit_code != 0:
         return _failed_listing(socket, answer)
-    return _parse_listing(socket, answer.output, separator.encode())
+    try:
+        found = parse_panes(answer.output, separator.encode())
+    except ValueError:
+        return Listing(socket, ProcessState.UNKNOWN, reason="tmux answered in a form we do not know")
+    return Listing(
+        socket, ProcessState.ALIVE, tuple(row for row, _ in found), wrote=tuple(wrote for _, wrote in found)
+    )
 
 
 def parse_panes(output: bytes, separator: bytes) -> list[tuple[PaneRow, int]]:
@@ -108,16 +114,6 @@ def _parse_row(row: bytes) -> tuple[PaneRow, int]:
         raise ValueError("this is not a row we asked for")
     pane_id, pid, dead, wrote, session = fields
     return PaneRow(_text(session[:-1]), pane_id.decode("ascii"), int(pid), dead == b"1"), int(wrote)
-
-
-def _parse_listing(socket: Path, output: bytes, separator: bytes) -> Listing:
-    try:
-        found = parse_panes(output, separator)
-    except ValueError:
-        return Listing(socket, ProcessState.UNKNOWN, reason="tmux answered in a form we do not know")
-    return Listing(
-        socket, ProcessState.ALIVE, tuple(row for row, _ in found), wrote=tuple(wrote for _, wrote in found)
-    )
 
 
 def _failed_listing(socket: Path, answer: CommandResult) -> Listing:

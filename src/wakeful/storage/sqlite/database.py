@@ -199,7 +199,13 @@ def _connect_both(path: Path, migrations: Sequence[Migration], *, outdated: bool
             writer.execute("VACUUM")
             _migrate(writer, path, migrations)
             writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        _drop_old_backups(path)
+        # Backups are for going back to the previous version; they may contain data that the store has
+        # deleted.
+        oldest = SystemClock().now().wall - BACKUP_SECONDS_MAX
+        for backup in path.parent.glob(f"{path.name}.before-v*"):
+            with suppress(FileNotFoundError):
+                if backup.stat().st_mtime < oldest:
+                    backup.unlink()
         # The database and its log exist now; SQLite would not report it if their names were not durable.
         _sync_folder(path)
         return Connections(writer, _connect(path, "mode=ro"))
@@ -308,15 +314,6 @@ def _redact_value(value: str | bytes | None) -> str | bytes | None:
         return redact(value.decode("utf-8", "replace")).encode()
     clean = Redactor(()).redact_value(document)
     return value if clean == document else msgspec.json.encode(clean)
-
-
-def _drop_old_backups(path: Path) -> None:
-    """Backups are for going back to the previous version; they may contain data that the store has deleted."""
-    oldest = SystemClock().now().wall - BACKUP_SECONDS_MAX
-    for backup in path.parent.glob(f"{path.name}.before-v*"):
-        with suppress(FileNotFoundError):
-            if backup.stat().st_mtime < oldest:
-                backup.unlink()
 
 
 def _back_up(path: Path, backup: Path) -> None:
