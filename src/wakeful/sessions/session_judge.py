@@ -15,10 +15,11 @@ from wakeful.core.clock import Clock, Instant
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process
-from wakeful.judging.activity import Activity, fold
+from wakeful.judging.activity import Activity
 from wakeful.judging.available_actions import is_cut_off
 from wakeful.judging.events import FormatDrifted
 from wakeful.judging.evidence import SessionIdentity
+from wakeful.judging.folding import fold
 from wakeful.judging.judge import judge
 from wakeful.judging.session_record import build_record
 from wakeful.judging.thresholds import Policy

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from wakeful.core.clock import iso
 from wakeful.core.process import ProcessState
-from wakeful.judging.activity import LATE_SECONDS_MAX, Activity
+from wakeful.judging.activity import Activity
 from wakeful.judging.events import (
     CallEnded,
     CallStarted,
@@ -18,6 +18,7 @@ from wakeful.judging.events import (
     TurnInterrupted,
 )
 from wakeful.judging.findings import State, Verdict
+from wakeful.judging.folding import LATE_SECONDS_MAX
 from wakeful.judging.session_record import safe
 from wakeful.views.records import CallEnd, CallList, CallRecord, CallText
 

@@ -27,7 +27,6 @@ from wakeful.judging.events import (
 from wakeful.judging.evidence import Pane
 from wakeful.judging.explanation import Explanation, ExplanationEvidence, explain
 from wakeful.judging.findings import EXIT_CODES, State, Verdict
-from wakeful.judging.folding import LATE_SECONDS_MAX
 from wakeful.judging.session_record import SessionRecord, safe
 from wakeful.judging.thresholds import Policy
 from wakeful.replay.cases import EVENTS_RECALLED_MAX, CaseFile, Expect, NoCaseFile, SavedCase, case_of
