@@ -42,7 +42,7 @@ class NoMuteTarget(OperatorError):
 
 
 class MuteKind(StrEnum):
-    """One session, everything of a project, or one kind of problem anywhere."""
+    """What is silenced: one session, everything of a project, or one kind of trouble wherever it is."""
 
     SESSION = "session"
     PROJECT = "project"
@@ -85,6 +85,8 @@ class Pause(Struct, frozen=True):
 
 
 class MuteRecord(Struct, frozen=True):
+    """A mute as doors show it."""
+
     kind: MuteKind
     value: str
     until: str
@@ -93,6 +95,8 @@ class MuteRecord(Struct, frozen=True):
 
 
 class PauseRecord(Struct, frozen=True):
+    """A pause as doors show it."""
+
     by: str
     since: str
     reason: str

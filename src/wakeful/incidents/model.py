@@ -30,6 +30,8 @@ WOKE_SECONDS: Final = 300.0
 
 
 class Cause(StrEnum):
+    """What is behind it, as far as the evidence says."""
+
     AUTH = "auth"
     USAGE_LIMIT = "usage_limit"
     TMUX_SERVER = "tmux_server"
@@ -59,6 +61,8 @@ class Origin(Struct, frozen=True):
 
 
 class MemberStatus(StrEnum):
+    """What Wakeful did about a session of an incident."""
+
     # It is not visible now.
     UNSEEN = "unseen"
     # Not decided yet.

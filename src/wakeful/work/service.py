@@ -50,6 +50,8 @@ class KeyReused(KeyUsed):
 
 
 class WorkRequest(Struct, frozen=True):
+    """A request for work."""
+
     prompt: str
     project: str
     session: str | None
@@ -59,7 +61,7 @@ class WorkRequest(Struct, frozen=True):
 
 
 class WorkRecord(Struct, frozen=True):
-    """A task in lists: `summary` is the beginning of its prompt, redacted and plain."""
+    """A work as lists show it: `summary` is the beginning of its prompt, redacted and plain."""
 
     schema: int
     id: WorkId
@@ -74,7 +76,7 @@ class WorkRecord(Struct, frozen=True):
 
 
 class AttemptRecord(Struct, frozen=True):
-    """One attempt. `untrusted` is the text of its owner at the end."""
+    """One attempt. `untrusted` is what its owner said at the end."""
 
     number: int
     epoch: int
@@ -86,7 +88,7 @@ class AttemptRecord(Struct, frozen=True):
 
 
 class WorkDetail(WorkRecord, frozen=True, kw_only=True):
-    """A whole task with every attempt."""
+    """A work whole, with every attempt of it."""
 
     prompt: str
     context: str
@@ -94,9 +96,7 @@ class WorkDetail(WorkRecord, frozen=True, kw_only=True):
 
 
 class WorkList(Struct, frozen=True):
-    """Tasks, oldest first. Pass `next_cursor` as `after` for the next page; `paused` names the person who
-    paused Wakeful.
-    """
+    """Works, oldest first. Pass `next_cursor` as `after` to go on; `paused` names the person who paused Wakeful, if it is paused."""
 
     works: tuple[WorkRecord, ...]
     next_cursor: int | None
@@ -104,7 +104,7 @@ class WorkList(Struct, frozen=True):
 
 
 class RunRecord(Struct, frozen=True):
-    """A claimed run: the task, and the epoch that proves the claim."""
+    """A claimed run: what to do, and the epoch that proves who does it."""
 
     work_id: WorkId
     project: str
@@ -119,18 +119,20 @@ class RunRecord(Struct, frozen=True):
 
 
 class ClaimedRun(Struct, frozen=True):
-    """The claimed run; null if nothing is due."""
+    """The run that was claimed; null when nothing is due."""
 
     run: RunRecord | None
 
 
 class RenewedLease(Struct, frozen=True):
+    """The lease goes on until then."""
+
     epoch: int
     lease_until: str
 
 
 class LeaseRecord(Struct, frozen=True):
-    """The owner of a conversation, and when the lease ends unless renewed."""
+    """Who may run a conversation, and until when unless renewed."""
 
     session_id: SessionId
     epoch: int
@@ -141,6 +143,8 @@ class LeaseRecord(Struct, frozen=True):
 
 
 class ReleasedLease(Struct, frozen=True):
+    """The conversation is free."""
+
     session_id: SessionId
     epoch: int
 

@@ -25,6 +25,8 @@ TOKEN_BYTES: Final = 16
 
 
 class Role(StrEnum):
+    """What somebody is to the gateway."""
+
     NOBODY = "nobody"
     USER = "user"
     ADMIN = "admin"
@@ -81,6 +83,8 @@ def looks_like_code(text: str) -> bool:
 
 
 class PermissionChoice(StrEnum):
+    """What may be answered to a permission question."""
+
     ALLOW_ONCE = "allow_once"
     ALLOW_SESSION = "allow_session"
     DENY = "deny"
@@ -107,6 +111,8 @@ class Bound(Struct, frozen=True):
 
 
 class PressRefusal(StrEnum):
+    """Why a press does not count."""
+
     FORGED = "forged"
     ELSEWHERE = "elsewhere"
     NOT_YOURS = "not_yours"

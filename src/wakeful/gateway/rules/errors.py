@@ -18,6 +18,8 @@ from wakeful.judging.events import Failure
 
 
 class Category(StrEnum):
+    """What kind of failure it was."""
+
     TIMEOUT = "timeout"
     PROCESS_CRASH = "process_crash"
     MCP_TOOL_FAILURE = "mcp_tool_failure"
@@ -27,6 +29,8 @@ class Category(StrEnum):
 
 
 class Reason(StrEnum):
+    """Why the validator rejects an answer."""
+
     EMPTY = "empty"
     ERROR_LEAK = "error_leak"
     CONFUSION = "confusion"

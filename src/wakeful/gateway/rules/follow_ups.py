@@ -19,6 +19,8 @@ DECISION_CHARS_MAX: Final = 200
 
 
 class Action(StrEnum):
+    """What can be done with an answer."""
+
     REGEN = "regen"
     SHORT = "short"
     DEEP = "deep"

@@ -61,6 +61,8 @@ class HostReading(Struct, frozen=True):
 
 
 class WatchLimits(Struct, frozen=True):
+    """Limits of the host watch."""
+
     disk_percent: float = 90.0
     memory_percent: float = 96.0
     load_per_core: float = 2.0
@@ -71,6 +73,8 @@ DEFAULT_WATCH_LIMITS: Final = WatchLimits()
 
 
 class HostAlert(Struct, frozen=True):
+    """One thing that is wrong."""
+
     category: HostCategory
     key: str
     text: str
@@ -230,6 +234,8 @@ FAILURES_MAX: Final = 1000
 
 
 class HealKind(StrEnum):
+    """What can be proposed."""
+
     RESTART_KEY = "restart_key"
     RESTART_ALL = "restart_all"
     COLLECT_MEMORY = "collect_memory"
@@ -313,6 +319,8 @@ class Hog(Struct, frozen=True):
 
 
 class HealLimits(Struct, frozen=True):
+    """Limits of self-heal, in percent."""
+
     memory_percent: float = 96.0
     disk_percent: float = 90.0
     runaway_cpu_percent: float = 90.0
