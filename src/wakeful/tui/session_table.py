@@ -144,7 +144,7 @@ class SessionListModel:
                     activity_text(record),
                 ),
             )
-            text = " ".join(parts).lower()
+            text = self._texts[record.id] = " ".join(parts).lower()
         return all(word in text for word in self._filter_words)
 
     def _insert_row(self, record: SessionRecord) -> None:

@@ -204,18 +204,7 @@ class ContainerSource:
             # Its logs are read again below another path: reported twice, they would look like a loop.
             before.logs.release()
         if found.folder is not None and found.folder not in self._watched_elsewhere:
-            logs = LogFileSource(
-                claude_logs((found.folder,), self._host),
-                self._clock,
-                self._sink,
-                fold_after_seconds=self._fold_after_seconds,
-                folders=self._folders,
-            )
-            inner = _ContainerPids(container.id)
-            registry = ClaudeRegistrySource(
-                (found.folder,), self._host, self._sink, self._processes, inner.process_of, self._folders
-            )
-            pair = _ContainerSources(found.folder, logs, registry)
+            pair = self._by_agent[agent] = self._make_sources(found.folder, container.id)
             _scan(pair)
         return found.folder is not None
 
@@ -261,6 +250,20 @@ class ContainerSource:
 
     def _running_containers(self) -> list[_ContainerSources]:
         return [pair for pair in self._by_agent.values() if pair.open]
+
+    def _make_sources(self, folder: Path, container_id: str) -> _ContainerSources:
+        logs = LogFileSource(
+            claude_logs((folder,), self._host),
+            self._clock,
+            self._sink,
+            fold_after_seconds=self._fold_after_seconds,
+            folders=self._folders,
+        )
+        inner = _ContainerPids(container_id)
+        registry = ClaudeRegistrySource(
+            (folder,), self._host, self._sink, self._processes, inner.process_of, self._folders
+        )
+        return _ContainerSources(folder, logs, registry)
 
 
 class _ContainerPids:

@@ -294,18 +294,7 @@ async def resume(
     await controller.press("Enter")
 
     async def started() -> Process | None:
-        # The agent of exactly this request in front of the shell, with its conversation if the client
-        # reports that.
-        front = front_group(controller.process.pid)
-        if front is None or front == group_of(controller.process.pid):
-            return None
-        agent = proc.identify_or_none(front)
-        if agent is None or proc.environ_value(agent.pid, INTENT_VARIABLE) != request.intent_id:
-            return None
-        if program_of(without_interpreter(request.argv)) != "claude":
-            return agent
-        entry = entry_of(agent)
-        return agent if entry is not None and entry.session_id == request.conversation_id else None
+        return _agent_below(controller.process, request)
 
     agent = await poll_until(started, READY_SECONDS_MAX)
     # A shell that runs a command shows no input line to check.
@@ -349,3 +338,17 @@ async def _redraw(controller: PaneController) -> None:
     if state is not None and not state.canonical:
         await controller.press("C-l")
         await poll_until(redrawn, PROMPT_SECONDS_MAX)
+
+
+def _agent_below(shell: Process, request: StartRequest) -> Process | None:
+    """The agent of exactly this request in front of the shell, with its conversation if the client reports that."""
+    front = front_group(shell.pid)
+    if front is None or front == group_of(shell.pid):
+        return None
+    agent = proc.identify_or_none(front)
+    if agent is None or proc.environ_value(agent.pid, INTENT_VARIABLE) != request.intent_id:
+        return None
+    if program_of(without_interpreter(request.argv)) != "claude":
+        return agent
+    entry = entry_of(agent)
+    return agent if entry is not None and entry.session_id == request.conversation_id else None
