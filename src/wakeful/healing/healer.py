@@ -452,10 +452,12 @@ class Healer:
 
     async def _is_recovered(self, session: TrackedSession, case: HealingCase) -> bool:
         """Whether it is well again. One that merely left is out of its incident, which says how; what waits for a
-        person's decision goes on waiting."""
+        person's decision, or is hidden by a dialog, goes on waiting."""
         assert session.verdict is not None, "judged before it is treated"
         now = self._clock.now()
         ending = ending_of(case, session.verdict, session.activity, session.presence, now)
+        if ending is None:
+            return False
         if ending == WELL:
             return True
         if ending.in_seconds > 0:
