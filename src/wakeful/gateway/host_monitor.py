@@ -182,8 +182,13 @@ class SelfHeal:
         match proposal.kind:
             case HealKind.RESTART_KEY | HealKind.END_RUNAWAY:
                 even_busy = proposal.kind is HealKind.END_RUNAWAY
-                done = await self._pool.restart(ConversationKey(proposal.target), even_busy=even_busy)
-                return "asked for" if done else "left alone: it is at work, or has no session"
+                if await self._pool.restart(ConversationKey(proposal.target), even_busy=even_busy):
+                    return "asked for"
+                if even_busy:
+                    # The daemon refuses what it could not bring back by itself; the host is still short of what it takes.
+                    text = f"{proposal.reason}: {proposal.target}. Its process was not ended; the gateway's log says why."
+                    await self._notify("warning", text)
+                return "left alone: it is at work, or has no session"
             case HealKind.RESTART_ALL:
                 return f"{await self._pool.restart_all()} asked for"
             case HealKind.COLLECT_MEMORY:

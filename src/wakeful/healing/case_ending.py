@@ -1,7 +1,7 @@
 """Decides whether a session without a finding recovered, or only ended. Pure.
 
-A finding also disappears when its session is stopped, vanishes, or is no longer seen. None of these is a
-recovery.
+A finding also disappears when its session is stopped, vanishes, is interrupted, is no longer seen, or shows a dialog
+of its client. None of these is a recovery.
 """
 
 from typing import Final
@@ -14,12 +14,14 @@ from wakeful.healing.case import HealingCase
 from wakeful.healing.plan import REVIVED_SECONDS
 from wakeful.judging.activity import Activity
 from wakeful.judging.evidence import RuntimeState, has_written_nothing_yet, stop_reason
-from wakeful.judging.findings import FindingCode, Health, Verdict
+from wakeful.judging.findings import FindingCode, Health, State, Verdict
+from wakeful.judging.turn_state import TurnPhase
 
 GONE: Final = "its process is gone"
 UNSEEN: Final = "nobody knows whether it still runs"
 STALE: Final = "nothing was heard of it any more"
 OPENED_AGAIN: Final = "it was opened again, and nothing has run in it since"
+INTERRUPTED: Final = "its turn was interrupted"
 # These codes are not about a turn, so a turn that ended well does not end them.
 _CODES_OUTSIDE_TURNS: Final = frozenset(
     {None, FindingCode.RUNTIME_LOST, FindingCode.READER_DRIFT, FindingCode.TWIN_PROCESSES}
@@ -39,8 +41,8 @@ WELL: Final = CaseEnding()
 
 def ending_of(
     case: HealingCase, verdict: Verdict, activity: Activity, runtime: RuntimeState, now: Instant
-) -> CaseEnding:
-    """How the problem of a session without a finding ended."""
+) -> CaseEnding | None:
+    """How the problem of a session without a finding ended; None while a dialog only hides it."""
     if runtime.stopped:
         return CaseEnding(stop_reason(runtime.heir, by_gateway=runtime.by_gateway))
     if verdict.agent is ProcessState.ALIVE:
@@ -52,14 +54,24 @@ def ending_of(
 
 def _ending_of_living(
     case: HealingCase, verdict: Verdict, activity: Activity, runtime: RuntimeState, now: Instant
-) -> CaseEnding:
+) -> CaseEnding | None:
     """A process that only came up proves nothing by itself: a `--resume` that fails lives for a moment, too."""
     if verdict.health is Health.STALE:
         return CaseEnding(STALE)
     worked = activity.progress_at is not None and activity.progress_at.wall > case.code_since
     came_up = activity.in_turn and has_written_nothing_yet(runtime, activity.last_at)
-    if not came_up and (case.code not in _DEATHS or worked or activity.ended_well):
+    if came_up or (case.code in _DEATHS and not worked and not activity.ended_well):
+        process = runtime.newest_process
+        lived_seconds = now.seconds_since(process.seen_at) if process is not None else 0.0
+        return CaseEnding(OPENED_AGAIN, max(0.0, REVIVED_SECONDS - lived_seconds))
+    if case.code in _CODES_OUTSIDE_TURNS:
         return WELL
-    process = runtime.newest_process
-    lived_seconds = now.seconds_since(process.seen_at) if process is not None else 0.0
-    return CaseEnding(OPENED_AGAIN, max(0.0, REVIVED_SECONDS - lived_seconds))
+    if activity.phase is TurnPhase.INTERRUPTED:
+        return CaseEnding(INTERRUPTED)
+    return None if _is_hidden(verdict, activity, runtime) else WELL
+
+
+def _is_hidden(verdict: Verdict, activity: Activity, runtime: RuntimeState) -> bool:
+    """Whether a dialog covers the turn: the screen shows it, or the client says that it waits after a failed turn."""
+    waits_after_failure = verdict.state is State.WAITING and activity.phase is TurnPhase.FAILED
+    return runtime.dialog is not None or waits_after_failure

@@ -468,10 +468,13 @@ class Healer:
             await self._cases.close(case)
 
     async def _is_recovered(self, session: TrackedSession, case: HealingCase) -> bool:
-        """Whether it recovered. One that only ended leaves its incident with the reason; a held one stays held."""
+        """Whether it recovered. One that only ended leaves its incident with the reason; one that is held, or hidden by a
+        dialog, keeps its case."""
         assert session.verdict is not None, "judged before it is treated"
         now = self._clock.now()
         ending = ending_of(case, session.verdict, session.activity, session.presence, now)
+        if ending is None:
+            return False
         if ending == WELL:
             return True
         if ending.in_seconds > 0:

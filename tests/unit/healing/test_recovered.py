@@ -1,7 +1,9 @@
 """Claims about the end of a problem: only a session that was seen well again is called recovered. Virtual time."""
 
 import asyncio
+from collections.abc import Callable
 
+import pytest
 from msgspec.structs import replace
 
 from support.healing_fixture import HealingFixture, die_in_a_turn, play
@@ -18,8 +20,8 @@ from wakeful.incidents.critical_event import CriticalEventKind
 from wakeful.incidents.model import Cause, Incident, counts_text, member_text
 from wakeful.incidents.service import REOPEN_SECONDS
 from wakeful.judging.activity import Activity
-from wakeful.judging.events import Failure, Progressed, TurnEnded
-from wakeful.judging.evidence import AgentProcess, RuntimeState
+from wakeful.judging.events import Failure, Progressed, Prompted, TurnEnded, TurnInterrupted
+from wakeful.judging.evidence import AgentProcess, ClientStatus, DialogKind, RuntimeState
 from wakeful.judging.findings import FindingCode, Health
 from wakeful.judging.judge import NO_EVIDENCE_VERDICT
 from wakeful.judging.turn_state import TurnPhase
@@ -206,3 +208,65 @@ def test_an_incident_counts_each_ending_apart() -> None:
         incident = incident.with_session_left(subject(name).id, 1.0, ended)
     assert counts_text(incident) == "4 sessions, 2 well again, 1: a person stopped it, 1: its process is gone"
     assert not incident.is_well
+
+
+def open_login_on_screen(clinic: HealingFixture, process: Process) -> None:
+    clinic.supervisor.on_dialog(subject("a"), process, DialogKind.LOGIN, "Select login method:", cwd=None)
+    clinic.settle()
+
+
+def open_login_by_status(clinic: HealingFixture, process: Process) -> None:
+    clinic.supervisor.on_process(
+        subject("a"),
+        process,
+        ProcessState.ALIVE,
+        source="a test",
+        status=ClientStatus.WAITING,
+        status_wall=clinic.wall(),
+    )
+    clinic.settle()
+
+
+@pytest.mark.parametrize("open_login", [open_login_on_screen, open_login_by_status])
+@pytest.mark.parametrize("failure", [Failure.AUTH, Failure.PROVIDER, Failure.LIMIT])
+def test_a_dialog_over_a_failed_turn_is_no_recovery(
+    open_login: Callable[[HealingFixture, Process], None], failure: Failure
+) -> None:
+    """A person opens the login that is missing: the incident stays open until a turn works."""
+
+    async def scene(clinic: HealingFixture) -> None:
+        process = clinic.start("a")
+        clinic.fail("a", "please log in", failure)
+        await clinic.clock.run_for(10)
+        open_login(clinic, process)
+        await clinic.clock.run_for(2 * REOPEN_SECONDS)
+        (incident,) = await clinic.incidents.list_incidents()
+        assert incident.sessions == (A,)
+        assert recoveries(clinic) == 0
+        assert len(clinic.recorder.said) == 1
+        clinic.supervisor.on_dialog_closed(process)
+        clinic.finish("a")
+        await clinic.clock.run_for(2 * REOPEN_SECONDS)
+        assert await clinic.incidents.list_incidents() == []
+
+    assert recoveries(play(scene)) == 1
+
+
+def test_an_interrupted_turn_is_not_well_again() -> None:
+    """A person presses Escape in a turn that hangs: it neither worked nor ended well, and that is said."""
+
+    async def scene(clinic: HealingFixture) -> None:
+        clinic.start("a")
+        clinic.hear("a", Prompted(clinic.wall()))
+        await clinic.clock.run_for(700)
+        assert len(await clinic.incidents.list_incidents()) == 1
+        # The client writes what had arrived of the answer.
+        clinic.hear("a", Progressed(clinic.wall()), TurnInterrupted(clinic.wall()))
+        await clinic.clock.run_for(2 * REOPEN_SECONDS)
+        (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
+        assert not incident.is_open
+        assert member_text(incident.members[0]) == "over: its turn was interrupted"
+
+    clinic = play(scene)
+    assert recoveries(clinic) == 0
+    assert clinic.recorder.said[-1].startswith("Closed: shop")
