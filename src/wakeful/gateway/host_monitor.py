@@ -181,14 +181,7 @@ class SelfHeal:
                 return f"left alone: {decision.reason}"
         match proposal.kind:
             case HealKind.RESTART_KEY | HealKind.END_RUNAWAY:
-                even_busy = proposal.kind is HealKind.END_RUNAWAY
-                if await self._pool.restart(ConversationKey(proposal.target), even_busy=even_busy):
-                    return "asked for"
-                if even_busy:
-                    # The daemon refuses what it could not bring back by itself; the host is still short of what it takes.
-                    text = f"{proposal.reason}: {proposal.target}. Its process was not ended; the gateway's log says why."
-                    await self._notify("warning", text)
-                return "left alone: it is at work, or has no session"
+                return await self._restart(proposal)
             case HealKind.RESTART_ALL:
                 return f"{await self._pool.restart_all()} asked for"
             case HealKind.COLLECT_MEMORY:
@@ -210,6 +203,16 @@ _PROBLEMS: Final = {
     HealKind.RESTART_ALL: FindingCode.TURN_FAILED,
     HealKind.END_RUNAWAY: FindingCode.RUNAWAY,
 }
+
+    async def _restart(self, proposal: Proposal) -> str:
+        is_runaway = proposal.kind is HealKind.END_RUNAWAY
+        if await self._pool.restart(ConversationKey(proposal.target), even_busy=is_runaway):
+            return "asked for"
+        if is_runaway:
+            # The daemon ends nothing that it could not bring back by itself, so the host is still short.
+            text = f"{proposal.reason}: {proposal.target}. Its process was not ended; the gateway's log says why."
+            await self._notify("warning", text)
+        return "left alone: it is at work, or has no session"
 
 
 def _situation(kind: HealKind) -> Situation:

@@ -221,12 +221,13 @@ class ScriptedPool:
         self.heard_of: frozenset[ConversationKey] = frozenset()
         self.problem: Exception | None = None
         self.looked = 0
+        self.restarts = True
 
     async def restart(self, key: ConversationKey, *, even_busy: bool = False) -> bool:
         self.acts.append(f"{key} even busy" if even_busy else key)
         if self.problem:
             raise self.problem
-        return True
+        return self.restarts
 
     async def restart_all(self) -> int:
         self.acts.append("all")
@@ -398,6 +399,15 @@ def test_a_runaway_goes_through_the_gate(scene: HostFixture) -> None:
     scene.host.found = (Hog(A, "pid 7", 100, 600, 5),)
     asyncio.run(scene.watch.check())
     assert scene.pool.acts == [f"{A} even busy"]
+
+
+def test_a_runaway_that_the_daemon_does_not_end_is_reported(scene: HostFixture) -> None:
+    """It still takes what the host lacks, so an administrator must know."""
+    scene.host.found = (Hog(A, "pid 7", 100, 600, 5),)
+    scene.pool.restarts = False
+    asyncio.run(scene.watch.check())
+    assert scene.operator.levels == ["warning"]
+    assert "was not ended" in scene.operator.heard[0][1]
 
 
 def test_a_busy_process_of_whose_turn_something_is_heard_is_only_told(scene: HostFixture) -> None:
