@@ -334,7 +334,7 @@ class CheckpointNotifier:
                 await self._notifier.resolve(episode, _resolved_text(decided[episode]))
 
     async def _notify(self, checkpoint: Checkpoint) -> None:
-        """Enqueue before the note: after a crash in between, the outbox knows the episode."""
+        """Enqueue before the note: after a crash in between, the outbox knows the episode. Without a channel there is no note."""
         episode = _episode(checkpoint)
         topic = Topic((AlertCode.CHECKPOINT,), checkpoint.project)
         first, *others = checkpoint.may_have or ("nothing is known",)

@@ -34,7 +34,7 @@ PAUSE_SECONDS: Final = (1.0, 2.0, 5.0, 15.0, 30.0, 60.0)
 # Two programs that read the same bot's updates displace each other in turns. After so long without that, no other
 # program reads.
 CONFLICT_SECONDS: Final = 600.0
-# The most notices about messages that cannot be taken, per conversation.
+# The shortest time between two notices in one conversation about messages that cannot be taken.
 REMARK_SECONDS: Final = 60.0
 STRANGERS_MAX: Final = 1000
 ONLY_TEXT: Final = "I can read text only. Please write what you would like me to do."
@@ -99,7 +99,7 @@ class Intake:
         # The newest of what was read last: the next question confirms it. What came before an empty answer is confirmed, and
         # then the service may begin again with any number.
         self._last_update_id = 0
-        # Why no updates arrive, for /health; None while all is well. The text may be shown to outsiders.
+        # Why no updates arrive, for /health; None while all is well. Outside monitors read its text.
         self.problem: str | None = None
         # Times we were driven away, the newest last.
         self._conflicts_at: list[float] = []

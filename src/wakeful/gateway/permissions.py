@@ -333,7 +333,7 @@ class ChatQuestions:
             await self._clock.sleep(RETRY_SECONDS)
 
     async def _deny(self, name: str) -> bool:
-        """Deny an expired question. False: the daemon was not there to take it."""
+        """Deny an expired question. False: the denial did not arrive."""
         question = self._questions.get(name)
         if question is not None and not question.said:
             try:

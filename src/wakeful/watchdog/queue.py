@@ -51,7 +51,7 @@ class Job(Struct, frozen=True):
     session_id: str | None = None
     created_at: float | None = None
     chat_id: str | None = None
-    # The type in its record; popoto writes numbers.
+    # With the type that its record has; popoto writes numbers.
     message_id: int | str | None = None
     working_dir: str | None = None
     revival_context: str | None = None

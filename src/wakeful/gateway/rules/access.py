@@ -33,7 +33,7 @@ class Role(StrEnum):
 
 
 class Access(Struct, frozen=True):
-    """The allowed users: those the configuration lists and those who were paired. An admin is one of them."""
+    """The allowed users: those the configuration lists and those who were paired. Only an allowed user is an admin."""
 
     allow: frozenset[int] = frozenset()
     admins: frozenset[int] = frozenset()
