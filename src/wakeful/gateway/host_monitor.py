@@ -196,14 +196,6 @@ class SelfHeal:
                 text = f"{proposal.reason}: {proposal.target}. Nothing is restarted for it."
                 return "told" if await self._notify("warning", text) else "could not be told"
 
-
-# What is wrong with sessions that are to be ended, for the plan. The daemon's healer brings them back.
-_PROBLEMS: Final = {
-    HealKind.RESTART_KEY: FindingCode.TURN_FAILED,
-    HealKind.RESTART_ALL: FindingCode.TURN_FAILED,
-    HealKind.END_RUNAWAY: FindingCode.RUNAWAY,
-}
-
     async def _restart(self, proposal: Proposal) -> str:
         is_runaway = proposal.kind is HealKind.END_RUNAWAY
         if await self._pool.restart(ConversationKey(proposal.target), even_busy=is_runaway):
@@ -213,6 +205,14 @@ _PROBLEMS: Final = {
             text = f"{proposal.reason}: {proposal.target}. Its process was not ended; the gateway's log says why."
             await self._notify("warning", text)
         return "left alone: it is at work, or has no session"
+
+
+# What is wrong with sessions that are to be ended, for the plan. The daemon's healer brings them back.
+_PROBLEMS: Final = {
+    HealKind.RESTART_KEY: FindingCode.TURN_FAILED,
+    HealKind.RESTART_ALL: FindingCode.TURN_FAILED,
+    HealKind.END_RUNAWAY: FindingCode.RUNAWAY,
+}
 
 
 def _situation(kind: HealKind) -> Situation:
