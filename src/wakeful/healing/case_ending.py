@@ -22,6 +22,9 @@ UNSEEN: Final = "nobody knows whether it still runs"
 STALE: Final = "nothing was heard of it any more"
 OPENED_AGAIN: Final = "it was opened again, and nothing has run in it since"
 INTERRUPTED: Final = "its turn was interrupted"
+END_UNSEEN: Final = "its client is idle, and its log does not say how the turn ended"
+# Claude Code's log lines are visible up to 0.35 s after their time; the rest is a margin for a busy machine, not measured.
+END_LOGGED_SECONDS: Final = 10.0
 # These codes are not about a turn, so a turn that ended well does not end them.
 _CODES_OUTSIDE_TURNS: Final = frozenset(
     {None, FindingCode.RUNTIME_LOST, FindingCode.READER_DRIFT, FindingCode.TWIN_PROCESSES}
@@ -68,6 +71,8 @@ def _ending_of_living(
         return WELL
     if activity.phase is TurnPhase.INTERRUPTED:
         return CaseEnding(INTERRUPTED)
+    if activity.in_turn and verdict.state is State.IDLE:
+        return CaseEnding(END_UNSEEN, _seconds_until_logged(runtime, now))
     return None if _is_hidden(verdict, activity, runtime) else WELL
 
 
@@ -75,3 +80,10 @@ def _is_hidden(verdict: Verdict, activity: Activity, runtime: RuntimeState) -> b
     """Whether a dialog covers the turn: the screen shows it, or the client says that it waits after a failed turn."""
     waits_after_failure = verdict.state is State.WAITING and activity.phase is TurnPhase.FAILED
     return runtime.dialog is not None or waits_after_failure
+
+
+def _seconds_until_logged(runtime: RuntimeState, now: Instant) -> float:
+    """How long the log may still take to say how the turn ended, after the client reported itself idle."""
+    process = runtime.newest_process
+    idle_at = process.status_at if process is not None else None
+    return max(0.0, END_LOGGED_SECONDS - now.seconds_since(idle_at)) if idle_at is not None else 0.0

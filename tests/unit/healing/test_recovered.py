@@ -13,7 +13,15 @@ from wakeful.core.clock import Instant
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process, ProcessState
 from wakeful.healing.case import HealingCase
-from wakeful.healing.case_ending import OPENED_AGAIN, UNSEEN, WELL, CaseEnding, ending_of
+from wakeful.healing.case_ending import (
+    END_LOGGED_SECONDS,
+    END_UNSEEN,
+    OPENED_AGAIN,
+    UNSEEN,
+    WELL,
+    CaseEnding,
+    ending_of,
+)
 from wakeful.healing.healer import MISSING_SECONDS
 from wakeful.healing.plan import REVIVED_SECONDS
 from wakeful.incidents.critical_event import CriticalEventKind
@@ -215,16 +223,20 @@ def open_login_on_screen(clinic: HealingFixture, process: Process) -> None:
     clinic.settle()
 
 
-def open_login_by_status(clinic: HealingFixture, process: Process) -> None:
+def report_status(clinic: HealingFixture, process: Process, status: ClientStatus) -> None:
     clinic.supervisor.on_process(
         subject("a"),
         process,
         ProcessState.ALIVE,
         source="a test",
-        status=ClientStatus.WAITING,
+        status=status,
         status_wall=clinic.wall(),
     )
     clinic.settle()
+
+
+def open_login_by_status(clinic: HealingFixture, process: Process) -> None:
+    report_status(clinic, process, ClientStatus.WAITING)
 
 
 @pytest.mark.parametrize("open_login", [open_login_on_screen, open_login_by_status])
@@ -252,14 +264,21 @@ def test_a_dialog_over_a_failed_turn_is_no_recovery(
     assert recoveries(play(scene)) == 1
 
 
-def test_an_interrupted_turn_is_not_well_again() -> None:
-    """A person presses Escape in a turn that hangs: it neither worked nor ended well, and that is said."""
+@pytest.mark.parametrize("idle_seconds", [None, 0.2])
+def test_an_interrupted_turn_is_not_well_again(idle_seconds: float | None) -> None:
+    """A person presses Escape in a turn that hangs: it neither worked nor ended well, and that is said.
+
+    The client may report itself idle before its log says how the turn ended.
+    """
 
     async def scene(clinic: HealingFixture) -> None:
-        clinic.start("a")
+        process = clinic.start("a")
         clinic.hear("a", Prompted(clinic.wall()))
         await clinic.clock.run_for(700)
         assert len(await clinic.incidents.list_incidents()) == 1
+        if idle_seconds is not None:
+            report_status(clinic, process, ClientStatus.IDLE)
+            await clinic.clock.run_for(idle_seconds)
         # The client writes what had arrived of the answer.
         clinic.hear("a", Progressed(clinic.wall()), TurnInterrupted(clinic.wall()))
         await clinic.clock.run_for(2 * REOPEN_SECONDS)
@@ -270,3 +289,20 @@ def test_an_interrupted_turn_is_not_well_again() -> None:
     clinic = play(scene)
     assert recoveries(clinic) == 0
     assert clinic.recorder.said[-1].startswith("Closed: shop")
+
+
+def test_an_idle_client_whose_log_does_not_end_the_turn_is_not_well_again() -> None:
+    """Nothing more is written: the incident is closed after a while, and says that the end was not seen."""
+
+    async def scene(clinic: HealingFixture) -> None:
+        process = clinic.start("a")
+        clinic.hear("a", Prompted(clinic.wall()))
+        await clinic.clock.run_for(700)
+        report_status(clinic, process, ClientStatus.IDLE)
+        await clinic.clock.run_for(END_LOGGED_SECONDS - 1)
+        assert len(await clinic.incidents.list_incidents()) == 1
+        await clinic.clock.run_for(2)
+        (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
+        assert member_text(incident.members[0]) == f"over: {END_UNSEEN}"
+
+    assert recoveries(play(scene)) == 0
