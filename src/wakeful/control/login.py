@@ -29,6 +29,8 @@ USER_SENTENCE: Final = "The agent is not available: its login has to be renewed.
 
 
 class AuthEvent(StrEnum):
+    """A fact about the login of a provider."""
+
     STATUS_GOOD = "status_good"
     STATUS_GONE = "status_gone"
     STATUS_UNKNOWN = "status_unknown"

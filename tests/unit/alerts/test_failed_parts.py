@@ -28,7 +28,7 @@ from wakeful.judging.findings import Verdict
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Policy
 from wakeful.linux.clock import SystemClock
-from wakeful.sessions import supervisor as supervision
+from wakeful.sessions import session_judge as supervision
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 
