@@ -51,6 +51,8 @@ class AuthState(StrEnum):
 
 
 class AuthLevel(StrEnum):
+    """The login state of a provider."""
+
     CRITICAL = "critical"
     INFO = "info"
 
@@ -164,6 +166,8 @@ SHORT_CHARS_MAX: Final = 300
 
 
 class AuthTier(StrEnum):
+    """How surely a text speaks of a lost login."""
+
     SURE = "sure"
     LIKELY = "likely"
 
