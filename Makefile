@@ -38,7 +38,7 @@ effects: $(VENV)/test.stamp
 crash: $(VENV)/test.stamp
 	$(BIN)/python -m bench.recovery --write docs/reference/recovery-tried.md
 
-# Every attack in its long form, under five minutes; `make test` runs the short form.
+# Every attack in its long form, about five minutes; `make test` runs the short form.
 redteam: $(VENV)/test.stamp
 	$(BIN)/python -m bench.redteam --write docs/redteam.md
 

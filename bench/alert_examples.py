@@ -63,7 +63,7 @@ from wakeful.work.expiry import lease_alert
 _WALL: Final = 1_800_000_000.0
 _NOW: Final = Instant(0.0, _WALL)
 _ID: Final = SessionId("claude-3f2a91bc")
-_RESUMED: Final = "resumed its conversation: recovered (its turn began)"
+_RESUMED: Final = "resumed its conversation (its turn began)"
 
 
 def _record(
@@ -158,7 +158,7 @@ _SERVER: Final = _incident(
     Cause.TMUX_SERVER,
     _SOCKET,
     *_members("api docs web", MemberStatus.REVIVED, _RESUMED, out=True),
-    *_members("notes", MemberStatus.LEFT_ALONE, "nothing (it was found, not handed over)"),
+    *_members("notes", MemberStatus.LEFT_ALONE, "no action: not managed by Wakeful"),
 )
 _OVER: Final = _incident(
     Cause.SESSION, _ID, *_members("api", MemberStatus.REVIVED, _RESUMED, out=True), did=_RESUMED
@@ -166,7 +166,7 @@ _OVER: Final = _incident(
 _OUTAGE: Final = _incident(
     Cause.NETWORK,
     "tower",
-    *_members("api docs", MemberStatus.REVIVED, "told it to go on: recovered", out=True),
+    *_members("api docs", MemberStatus.REVIVED, "sent a prompt to continue", out=True),
 )
 
 _QUEUE: Final = "redis://localhost:6379/0"
@@ -197,9 +197,9 @@ def _lease(action: ActionTaken) -> AlertBody:
         id=WorkId("w-1"), prompt="fix the build", project="shop", session_id=_ID, context="", created_at=_WALL
     )
     did = (
-        "queued it once more as w-1-again"
+        "queued it again as w-1-again"
         if action is ActionTaken.REVIVAL_ATTEMPTED
-        else "gave up: it failed again after it was revived"
+        else "gave up: it failed again after it was resumed"
     )
     return lease_alert(work, "its lease ended", action, did, _WALL)
 
@@ -208,7 +208,7 @@ def _journal(recovered: RecoveryResult | None) -> str:
     root = "/home/me/shop"
     words = f"{root}: stale; pid 41 has the journal and wrote nothing since {iso(_WALL)}"
     if recovered is not None:
-        words = f"{root}: its program was cut off: {recovered.status}"
+        words = f"{root}: program interrupted: {recovered.status.text}"
     return format_alert(
         journal_alert_body(JournalWatchReport(root, recovered, None if recovered else 41, words), _WALL)
     )
@@ -242,42 +242,42 @@ EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
     ),
     "A question without a terminal": lambda: _asking('Bash {"command": "rm -r build"}', in_pane=False),
     "A turn is finished": lambda: finished_text(_record(alive=True)),
-    "Died, and was brought back": lambda: _trouble(
+    "Died and was resumed": lambda: _trouble(
         _DIED,
-        HealingDecision(HealingStep.RESUME, "its conversation can go on"),
+        HealingDecision(HealingStep.RESUME, "its conversation can continue"),
         did=f"{_RESUMED}; {WORKS_AGAIN}",
         revival_seen=True,
     ),
-    "Died, in a session that was only found": lambda: _trouble(
-        _DIED, HealingDecision(HealingStep.NOTIFY, "it was found, not handed over"), managed=False
+    "Died, not managed": lambda: _trouble(
+        _DIED, HealingDecision(HealingStep.NOTIFY, "not managed by Wakeful"), managed=False
     ),
-    "Died, and its folder is gone": lambda: _trouble(
+    "Died, folder gone": lambda: _trouble(
         _DIED, HealingDecision(HealingStep.NOTIFY, "its working directory is gone")
     ),
     "Died while paused": lambda: with_pause_line(
         _trouble(_DIED, HealingDecision(HealingStep.NOTIFY, "PAUSED by ada@tower"), paused_by="ada@tower"),
         "ada@tower",
     ),
-    "Cut off inside a call that may have had effects elsewhere": lambda: _trouble(
+    "Interrupted during a call that may have had effects elsewhere": lambda: _trouble(
         _DIED,
-        HealingDecision(HealingStep.HOLD, "a call was cut off that may have had effects elsewhere"),
+        HealingDecision(HealingStep.HOLD, "an interrupted call may have had effects elsewhere"),
         checkpoint=3,
-        did="held it: a call was cut off that may have had effects elsewhere (checkpoint 3)",
+        did="no action: an interrupted call may have had effects elsewhere (checkpoint 3)",
     ),
     "Given up": lambda: _trouble(
         _SILENT,
-        HealingDecision(HealingStep.GIVE_UP, "it failed again after it was revived"),
+        HealingDecision(HealingStep.GIVE_UP, "it failed again after it was resumed"),
         alive=True,
         given_up=True,
-        did=f"{_RESUMED}; then gave up: it failed again after it was revived",
+        did=f"{_RESUMED}; then gave up: it failed again after it was resumed",
     ),
-    "A tmux server ended under four sessions": lambda: incident_text(_SERVER),
-    "A login is lost under many": lambda: incident_text(
+    "A tmux server with four sessions ended": lambda: incident_text(_SERVER),
+    "Many sessions lost their login": lambda: incident_text(
         _incident(
             Cause.AUTH,
             "claude",
             *_members(
-                "api docs web shop bank", MemberStatus.LEFT_ALONE, "nothing (auth_required needs a person)"
+                "api docs web shop bank", MemberStatus.LEFT_ALONE, "no action: auth_required needs a person"
             ),
         )
     ),
@@ -285,33 +285,31 @@ EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
         _incident(
             Cause.MANY_DEATHS,
             "tower",
-            *_members("api docs " * 12, MemberStatus.LEFT_ALONE, "nothing (not managed by Wakeful)"),
+            *_members("api docs " * 12, MemberStatus.LEFT_ALONE, "no action: not managed by Wakeful"),
         )
     ),
     "Many problems at once": lambda: _digest(64),
-    "A container engine cannot be asked": lambda: incident_text(
+    "A container engine does not answer": lambda: incident_text(
         _incident(
             Cause.ENGINE,
             "unix:///var/run/docker.sock",
             *(
                 replace(each, name="agent bot")
-                for each in _members("bot", MemberStatus.UNSEEN, "nothing (the engine does not answer)")
+                for each in _members("bot", MemberStatus.UNSEEN, "no action: the engine does not answer")
             ),
-            did="nothing (the engine does not answer)",
+            did="no action: the engine does not answer",
         )
     ),
-    "An agent of the hub is given up": lambda: format_alert(given_up_alert(_AGENT, _WALL)),
-    "A work's lease ended, and it was queued once more": lambda: format_alert(
-        _lease(ActionTaken.REVIVAL_ATTEMPTED)
-    ),
-    "A work's lease ended, and it is given up": lambda: format_alert(_lease(ActionTaken.NONE)),
+    "Wakeful gave up on an agent": lambda: format_alert(given_up_alert(_AGENT, _WALL)),
+    "The lease of a task ended; queued again": lambda: format_alert(_lease(ActionTaken.REVIVAL_ATTEMPTED)),
+    "The lease of a task ended; given up": lambda: format_alert(_lease(ActionTaken.NONE)),
     "A queue does not move": lambda: format_alert(
         stalled_alert_body(_STALLED, "shop: 3 jobs wait for up to 6 min, and none runs", _QUEUE, NO_WORKER)
     ),
-    "Nobody serves a project": lambda: format_alert(
-        unrouted_alert_body(_UNROUTED, "shop: 1 message waits, and nobody serves this project", _QUEUE)
+    "No worker serves a project": lambda: format_alert(
+        unrouted_alert_body(_UNROUTED, "shop: 1 message waits, and no worker serves this project", _QUEUE)
     ),
-    "A queue cannot be looked at": lambda: format_alert(
+    "A queue is unreachable": lambda: format_alert(
         unreachable_alert_body(_incident(Cause.QUEUE, _QUEUE), "Redis does not answer: connection refused")
     ),
     "The disk is full": lambda: format_alert(
@@ -320,7 +318,7 @@ EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
     "Issues cannot be filed": lambda: format_alert(
         issue_tracker_alert("gh is logged out", "tower", _WALL, did=SAVED_FOR_LATER)
     ),
-    "A part of Wakeful is down": lambda: format_alert(
+    "Part of Wakeful is down": lambda: format_alert(
         failed_part_alert("claude-registry", "OSError: too many open files", "tower", _WALL)
     ),
     "A decision was refused": lambda: format_alert(
@@ -332,23 +330,23 @@ EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
             _WALL,
         )
     ),
-    "A program's journal was settled": lambda: _journal(_RECOVERED),
-    "A program's journal could not be settled": lambda: _journal(
+    "A journal was recovered": lambda: _journal(_RECOVERED),
+    "A journal needs a rollback": lambda: _journal(
         replace(_RECOVERED, status=RecoveryStatus.REQUIRED_ROLLBACK)
     ),
     "A program is silent": lambda: _journal(None),
-    "A program's journal waits for a decision": lambda: checkpoint_text(
+    "A journal needs your decision": lambda: checkpoint_text(
         "shop",
         where="journal /home/me/shop",
         since=iso(_WALL),
         doubt="step publish, attempt 1",
         number=4,
     ),
-    "One session is well again": lambda: resolved_text(
-        summary_of(_OVER), iso(_WALL), did=actions_text(_OVER)
-    ),
+    "A session recovered": lambda: resolved_text(summary_of(_OVER), iso(_WALL), did=actions_text(_OVER)),
     "A session is gone": lambda: resolved_text(
         summary_of(_OVER), iso(_WALL), because="its session is gone, and so is its log", well=False
     ),
-    "An incident is over": lambda: resolved_text(summary_of(_OUTAGE), iso(_WALL), did=actions_text(_OUTAGE)),
+    "An incident is resolved": lambda: resolved_text(
+        summary_of(_OUTAGE), iso(_WALL), did=actions_text(_OUTAGE)
+    ),
 }

@@ -377,8 +377,8 @@ def alerts() -> str:
     """Every kind of alert, by an example."""
     lines = [MADE, "# What an alert looks like", ""]
     lines.append(
-        "A message has eight lines at most: what, where, since when, what Wakeful did and what came of it, what "
-        "happens if you do nothing, and one command. [How to be told](../how-to/alerts.md)."
+        "A message has eight lines at most: what, where, since when, the action and its result, what happens "
+        "until you act, and one command. [Set up alerts](../how-to/alerts.md)."
     )
     for title, example in EXAMPLES.items():
         lines += ["", f"**{title}**", "", "```", example(), "```"]
@@ -399,7 +399,7 @@ def wake() -> str:
         "|---|---|---|---|",
     ]
     lines += [
-        f"| {number} | `{rule.reason}` | {rule.words} | {_yes(rule.reason in RECORD_REASONS)} |"
+        f"| {number} | `{rule.reason}` | {rule.text} | {_yes(rule.reason in RECORD_REASONS)} |"
         for number, rule in enumerate(WAKE_RULES, 1)
     ]
     lines += [

@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from support import prerequisites
 from support.daemon_process import RunningDaemon
 from support.docker_engine import DockerEngine, make_image, require_docker
 from support.prerequisites import cache_dir
-from support.real_clients import end_tmux
+from support.real_clients import ClaudeHome, CodexHome, end_tmux, require, require_tmux
+from support.redis_server import RedisServer, require_redis
+from support.telegram_sink import Telegram
+from wakeful.testing.scripted_model import ScriptedModel
 
 # How long an example takes says more about the machine's other work than about the rule.
 settings.register_profile("wakeful", deadline=None)
@@ -27,6 +31,12 @@ for _folder in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE
 
 
 @pytest.fixture
+def anyio_backend() -> str:
+    """Async tests and fixtures run on asyncio."""
+    return "asyncio"
+
+
+@pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[RunningDaemon]:
     """A real `wakeful up` in an empty home; ended afterwards, and it must end by itself when asked."""
     running = RunningDaemon(tmp_path / "wakeful")
@@ -35,6 +45,43 @@ def daemon(tmp_path: Path) -> Iterator[RunningDaemon]:
     finally:
         running.end()
         end_tmux(running.socket.with_name("tmux.sock"))
+
+
+@pytest.fixture
+def model() -> Iterator[ScriptedModel]:
+    with ScriptedModel() as model:
+        yield model
+
+
+@pytest.fixture
+def claude(tmp_path: Path, model: ScriptedModel) -> Iterator[ClaudeHome]:
+    require(prerequisites.CLAUDE)
+    require_tmux()
+    with ClaudeHome(tmp_path, model) as home:
+        yield home
+
+
+@pytest.fixture
+def codex(tmp_path: Path, model: ScriptedModel) -> Iterator[CodexHome]:
+    require(prerequisites.CODEX)
+    with CodexHome(tmp_path, model) as home:
+        yield home
+
+
+@pytest.fixture
+def telegram() -> Iterator[Telegram]:
+    telegram = Telegram()
+    yield telegram
+    telegram.end()
+
+
+@pytest.fixture
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A Redis of one's own. Its folder has a short name: a socket's path has 107 bytes at most."""
+    require_redis()
+    server = RedisServer(tmp_path_factory.mktemp("r"))
+    yield server
+    server.end()
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ AnyPath = str | PathLike[str]
 
 
 class BadTime(OperatorError):
-    """{shown!r} is no time: give a datetime, epoch seconds, or text like 2026-02-05T10:00:00Z."""
+    """Invalid time {shown!r}: use a datetime, epoch seconds, or text like 2026-02-05T10:00:00Z."""
 
     code = "bad-time"
 

@@ -5,42 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from support import prerequisites
 from support.cli_user import Operator
 from support.daemon_process import RunningDaemon
-from support.real_clients import ClaudeHome, CodexHome, end_tmux, require, require_tmux
+from support.real_clients import ClaudeHome, CodexHome, end_tmux
 from support.telegram_server import BotApi, own_token
-from support.telegram_sink import Telegram
-from wakeful.testing.scripted_model import ScriptedModel
-
-
-@pytest.fixture
-def model() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as model:
-        yield model
-
-
-@pytest.fixture
-def claude(tmp_path: Path, model: ScriptedModel) -> Iterator[ClaudeHome]:
-    require(prerequisites.CLAUDE)
-    require_tmux()
-    with ClaudeHome(tmp_path, model) as home:
-        yield home
-
-
-@pytest.fixture
-def codex(tmp_path: Path, model: ScriptedModel) -> Iterator[CodexHome]:
-    require(prerequisites.CODEX)
-    with CodexHome(tmp_path, model) as home:
-        yield home
-
-
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[RunningDaemon]:
-    daemon = RunningDaemon(tmp_path / "wakeful")
-    yield daemon
-    daemon.end()
-    end_tmux(Path(daemon.environ["WAKEFUL_HOME"]) / "tmux.sock")
 
 
 @pytest.fixture
@@ -73,7 +41,8 @@ def api() -> Iterator[BotApi]:
 
 
 @pytest.fixture
-def telegram() -> Iterator[Telegram]:
-    telegram = Telegram()
-    yield telegram
-    telegram.end()
+def terminal(tmp_path: Path) -> Iterator[Path]:
+    """The socket of a person's own tmux server."""
+    socket = tmp_path / "tmux.sock"
+    yield socket
+    end_tmux(socket)

@@ -113,7 +113,7 @@ def test_a_daemon_that_comes_late_discovers_the_stale(house: AgentsFixture) -> N
     house.daemon.kill()
     os.kill(pid, signal.SIGKILL)
     down = house.daemon.run("services")
-    assert "session state unknown (Hub down)" in down.out
+    assert "session state unknown (Hub not running)" in down.out
     assert "agent-one" in down.out
     house.daemon.up()
     assert house.agent("one")["state"] == "stale"
@@ -128,14 +128,14 @@ def test_an_auto_agent_comes_back_once(house: AgentsFixture) -> None:
     assert back["pid"] != first["pid"]
     house.kill("auto")
     house.wait("auto", state="stale", timeout_seconds=10)
-    wait_for(lambda: ("brought back once and ended again" in house.daemon.said()) or None, "giving up")
+    wait_for(lambda: ("ended again after one restart" in house.daemon.said()) or None, "giving up")
     assert house.agent("auto")["state"] == "stale"
 
 
 @pytest.mark.parametrize(
     ("name", "code", "said"),
     [
-        ("missing", 2, "'no-such-program-anywhere' is not in any folder of PATH"),
+        ("missing", 2, "'no-such-program-anywhere' was not found in any folder of PATH"),
         ("brief", 3, "it ended at once: I cannot work like this"),
         ("never", 3, "its screen never showed 'never said'"),
     ],
@@ -173,12 +173,12 @@ def test_mistakes_get_one_line(house: AgentsFixture) -> None:
     assert "wakeful attach one --restart" in undecided.err
     for _ in range(2):
         restarted = house.daemon.run("attach", "one", "--restart")
-        assert (restarted.exit_code, "in a terminal, go there with: tmux" in restarted.out) == (0, True)
+        assert (restarted.exit_code, "attach to it in a terminal: tmux" in restarted.out) == (0, True)
     assert house.agent("one")["epoch"] == 2
     assert house.daemon.run("attach", "one", "--teardown").exit_code == 0
     assert house.agent("one")["state"] == "stopped"
     nobody = house.daemon.run("attach", "nobody-at-all")
-    assert (nobody.exit_code, "No agent and no session 'nobody-at-all'. `" in nobody.err) == (2, True)
+    assert (nobody.exit_code, "No agent or session 'nobody-at-all'. List" in nobody.err) == (2, True)
     misspelt = house.daemon.run("attach", "thre")
     assert (misspelt.exit_code, "Did you mean 'three'?" in misspelt.err) == (2, True)
 

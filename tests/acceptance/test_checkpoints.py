@@ -90,7 +90,7 @@ def asked(operator: Operator) -> Record:
 def test_a_push_that_was_cut_off_waits_for_a_person_and_goes_on(
     operator: Operator, repository: Repository
 ) -> None:
-    """Held with a file to read; the push that lived on has landed, and after `continue` nobody pushed a second time."""
+    """Held with a file to read; the push that lived on has landed, and after `continue` nothing is pushed a second time."""
     session_id = killed_in_push(operator, repository)
     checkpoint = asked(operator)
     assert (checkpoint["number"], checkpoint["subject"], checkpoint["state"]) == (1, session_id, "open")
@@ -108,7 +108,7 @@ def test_a_push_that_was_cut_off_waits_for_a_person_and_goes_on(
     operator.wait_until(session_id, "end of its work", state="idle", session_alive=True, attempt=2)
     assert repository.pushes == 1
     again = operator.type("checkpoint", "abort", "1")
-    assert (again.exit_code, "was continued by" in again.err) == (1, True)
+    assert (again.exit_code, "is already continued by" in again.err) == (1, True)
     assert "- state: continued" in file.read_text()
 
 
@@ -146,7 +146,7 @@ def test_after_an_abort_nothing_is_pushed_and_nobody_comes_back(
     assert checkpoints(operator) == []
     assert checkpoints(operator, "--all")[0]["decided_by"]
     told = operator.type("incidents", "--all").out
-    assert ("over: a person stopped it" in told, "well again" in told) == (True, False), told
+    assert ("closed: a person stopped it" in told, "recovered" in told) == (True, False), told
     happened = [each["event"] for each in operator.type("events", "--json").json["events"]]
     assert happened == ["session_unhealthy"]
 
@@ -182,7 +182,7 @@ def test_an_agent_may_not_let_another_one_go_on_and_a_person_counts_its_push_as_
     started(operator, bash(order))
     wait_for(lambda: (said.exists() and "exit" in said.read_text()) or None, "answer", 40)
     words = said.read_text()
-    assert "Decisions are for people" in words, words
+    assert "Only people may decide" in words, words
     assert words.splitlines()[-1] == "exit 1"
     assert checkpoints(operator)[0]["state"] == "open"
     done = operator.type("checkpoint", "continue", "1", "--done", "--json")
@@ -191,3 +191,22 @@ def test_an_agent_may_not_let_another_one_go_on_and_a_person_counts_its_push_as_
     assert repository.pushes == 1
     told = next(each for each in claude.logs() if each.stem in session_id).read_text()
     assert "every call named above has happened. Do not repeat any of them." in told
+
+
+def test_resume_asks_first_and_goes_on_after_a_call_that_has_happened(
+    operator: Operator, repository: Repository
+) -> None:
+    """In a pipe it names both answers and does nothing; `--done` answers the checkpoint, and nothing is pushed again."""
+    session_id = killed_in_push(operator, repository)
+    operator.wait_until(session_id, "death", health="dead")
+    repository.open()
+    wait_for(lambda: repository.has_main() or None, "the push that lived on")
+    asked = operator.type("resume", session_id)
+    assert (asked.exit_code, "--done" in asked.err, "--yes" in asked.err) == (1, True, True)
+    assert operator.type("resume", session_id, "--done", "--yes").exit_code == 2
+    assert operator.wait_until(session_id, "its death", health="dead")["session_alive"] is False
+    done = operator.type("resume", session_id, "--done")
+    assert done.exit_code in (0, 5), done.err + done.out
+    operator.wait_until(session_id, "life", session_alive=True)
+    assert operator.type("checkpoint", "list", "--json").json["checkpoints"] == []
+    assert repository.pushes == 1

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from websockets.sync.client import ClientConnection
 
-from support.agents_e2e import AgentsFixture
+from support.agents_e2e import AUTO_RESTART, AgentsFixture, hub_with_claude
 from support.cli_user import DONE, bash
 from support.daemon_process import RunningDaemon
 from support.real_clients import ClaudeHome, wait_for
@@ -22,19 +22,7 @@ from wakeful.testing.scripted_model import script
 
 @pytest.fixture
 def house(daemon: RunningDaemon, claude: ClaudeHome) -> Iterator[AgentsFixture]:
-    environ = claude.environ()
-    names = [name for name in environ if name not in ("HOME", "PATH", "LANG", "SHELL")]
-    toml = f"""
-[agents.claude]
-runtime = "tmux"
-command = ["claude"]
-workdir = "{claude.project}"
-env = {names!r}
-ready = "for shortcuts"
-restart = "auto"
-"""
-    daemon.environ |= environ
-    house = AgentsFixture(daemon, toml)
+    house = hub_with_claude(daemon, claude, AUTO_RESTART)
     daemon.up()
     yield house
     house.end()

@@ -16,13 +16,14 @@ import pytest
 
 from support.fake_daemon_socket import SILENCE, FakeDaemonSocket, RecordedRequest, http
 from support.real_clients import wait_for
+from support.run_program import run_program
 from wakeful import __version__
 from wakeful.cli import app
 from wakeful.config.paths import StatePaths
 from wakeful.core.errors import BadSessionId
 
 COMMAND = [sys.executable, "-P", "-m", "wakeful"]
-NO_DAEMON = "wakeful: no daemon: looked once, nothing is watched\n"
+NO_DAEMON = "wakeful: no daemon: checked once, nothing is watched\n"
 RECORD = (
     b'{"schema":1,"id":"claude-1","project":"p","agent":null,"provider":"claude","host":"h","source":"s",'
     b'"conversation_id":"1","attempt":0,"managed":false,"state":"waiting","health":"healthy",'
@@ -54,14 +55,10 @@ class Home:
 
     def run(self, *words: str, **environ: str | None) -> subprocess.CompletedProcess[str]:
         merged = {**self.environ, **environ}
-        return subprocess.run(
+        return run_program(
             [*COMMAND, *words],
             env={name: value for name, value in merged.items() if value is not None},
             cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
         )
 
     def door(self, script: dict[str, bytes]) -> FakeDaemonSocket:
@@ -82,9 +79,9 @@ def listing(folder: Path) -> list[str]:
 
 
 def test_help_is_grouped_and_every_command_has_an_example(home: Home) -> None:
-    """--help shows See, Run and Set up; each command's help ends with one example."""
+    """--help shows See, Act and Daemon; each command's help ends with one example."""
     text = home.run("--help").stdout
-    assert [section in text for section in ("\nSee:\n", "\nRun:\n", "\nSet up:\n")] == [True] * 3
+    assert [section in text for section in ("\nSee:\n", "\nAct:\n", "\nDaemon:\n")] == [True] * 3
     for name in app.COMMANDS:
         done = home.run(name, "--help")
         assert (done.returncode, done.stdout.count("Example: ")) == (0, 1), name
@@ -98,17 +95,17 @@ def test_the_version_is_said(home: Home) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["sesion"], "Did you mean 'session'?"),
-        (["session", "helth"], "Did you mean 'health'?"),
-        (["config", "chek"], "Did you mean 'check'?"),
+        (["sesion"], "Did you mean `wakeful session`?"),
+        (["session", "helth"], "Did you mean `wakeful session health`?"),
+        (["config", "chek"], "Did you mean `wakeful config check`?"),
         (["zzzzzz\x1b[2J"], "No such command"),
         (["ls", "--healt", "dead"], "--health"),
         (["ls", "--health", "fine"], "healthy"),
         (["ls", "-o", "xml"], "json"),
-        (["session", "health"], "Missing argument 'ID'"),
+        (["session", "health"], "Missing argument 'NAME'"),
         (["session", "--json", "list"], "--json"),
         (["session", "wait", "x"], "--until"),
-        (["session", "wait", "x", "--until", "idle", "--timeout", "soon"], "write 30s, 10m, 2h, 1d or 2w"),
+        (["session", "wait", "x", "--until", "idle", "--timeout", "soon"], "use 30s, 10m, 2h, 1d or 2w"),
         (["up", "--port", "99999"], "65535"),
     ],
 )
@@ -138,16 +135,20 @@ def test_a_mistake_is_one_line_that_says_what_to_do(home: Home, words: list[str]
         ("wait", "\x1b[2J"),
     ],
 )
-def test_an_id_that_is_none_never_reaches_the_socket(home: Home, view: str, session_id: str) -> None:
-    """Paths, newlines, 5,000 characters: exit 2, one short line, and the daemon is not even asked."""
+def test_an_id_that_is_none_is_never_part_of_a_path(home: Home, view: str, session_id: str) -> None:
+    """Paths, newlines, 5,000 characters: exit 2 and one short line. The daemon is only asked what is called so."""
     until = ["--until", "idle"] if view == "wait" else []
-    with home.door({"/": http(b"{}")}) as door:
+    none = b'{"match":"none","total":0,"sessions":[]}'
+    with home.door({"/api/find": http(none), "/": http(b"{}")}) as door:
         done = home.run("session", view, *until, "--json", "--", session_id)
-    assert (done.returncode, done.stdout, door.asked) == (2, "", [])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert all(
+        each.target.startswith("/api/find?name=") and "/" not in each.target[10:] for each in door.asked
+    )
     (line,) = done.stderr.splitlines()
     assert len(line) < 250
     assert line.isprintable()
-    assert "is not a session id" in line
+    assert "Invalid session id" in line
 
 
 def test_an_id_with_a_nul_is_refused_too() -> None:
@@ -163,7 +164,11 @@ def test_without_a_daemon_reading_commands_look_once(home: Home) -> None:
     assert json.loads(done.stdout) == {"sessions": [], "older": 0, "next_cursor": None, "paused": None}
     assert home.run("ls").stdout.startswith("No agent session")
     status = home.run("status")
-    assert (status.returncode, status.stderr, status.stdout.split()[:2]) == (0, NO_DAEMON, ["mode", "mine:"])
+    assert (status.returncode, status.stderr, status.stdout.split()[:2]) == (
+        0,
+        NO_DAEMON,
+        ["mode", "managed-only"],
+    )
     missing = home.run("session", "health", "claude-1", "--json")
     assert (missing.returncode, missing.stdout) == (2, "")
     assert "No session 'claude-1'" in missing.stderr
@@ -194,7 +199,7 @@ def test_without_a_daemon_a_session_on_disk_is_seen(home: Home) -> None:
 
 @pytest.mark.parametrize("words", [["down"], ["open"], ["session", "wait", "x", "--until", "idle"]])
 def test_what_needs_a_daemon_says_how_to_start_one(home: Home, words: list[str]) -> None:
-    """Exit 3 and the command to run; a socket nobody listens at is no daemon."""
+    """Exit 3 and the command to run; a socket without a listener is no daemon."""
     done = home.run(*words)
     assert (done.returncode, done.stdout) == (3, "")
     assert "wakeful up" in done.stderr
@@ -304,7 +309,7 @@ def test_lists_exit_0_and_ask_with_their_filters(home: Home) -> None:
     )
     assert plain.stdout.splitlines()[-1] == "2,000 older: wakeful ls --all"
     assert "claude-1  waiting" in plain.stdout
-    assert status.stdout.startswith("mode       mine: ")
+    assert status.stdout.startswith("mode       managed-only ")
     assert "slow       codex: no watches left" in status.stdout
     assert "asks you · xy" in status.stdout
 
@@ -352,13 +357,13 @@ def test_a_daemon_that_hangs_up_is_the_worlds_fault(home: Home, answer: bytes) -
 
 
 def test_a_bug_is_said_to_be_one(home: Home) -> None:
-    """What nobody foresaw is one line and exit 4; the traceback is for those who ask for it."""
+    """An unforeseen error is one line and exit 4; the traceback is for those who ask for it."""
     with home.door({"/": http(LIST, exit_code="banana")}):
         done = home.run("ls")
         debugged = home.run("ls", WAKEFUL_DEBUG="1")
     assert (done.returncode, debugged.returncode) == (4, 4)
     (line,) = done.stderr.splitlines()
-    assert line.startswith("wakeful: this is a bug of ours")
+    assert line.startswith("wakeful: this is a bug in Wakeful")
     assert "Traceback" in debugged.stderr
 
 
@@ -478,7 +483,7 @@ def test_up_and_down(home: Home) -> None:
         assert (status.stderr, json.loads(status.stdout)["mode"]) == ("", "mine")
         for words in (["up"], ["up", "--detach"]):
             second = home.run(*words)
-            assert (second.returncode, "runs here already" in second.stderr) == (2, True)
+            assert (second.returncode, "is already running" in second.stderr) == (2, True)
     finally:
         down = home.run("down")
     assert (down.returncode, down.stdout.startswith("ended (pid ")) == (0, True)

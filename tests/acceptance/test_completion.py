@@ -139,7 +139,7 @@ def test_fish_explains_commands_in_whole_sentences(shell: Shell) -> None:
     places.mkdir(parents=True)
     (places / "wakeful.fish").write_text(shell.run("wakeful", "completion", "fish"))
     offered = shell.run("fish", "-c", "complete -C 'wakeful config '").splitlines()
-    assert "show\tEvery value, and where it came from" in offered
+    assert "show\tShow every value and its origin" in offered
 
 
 def test_zsh_and_fish_are_told_whose_session_it_is(shell: Shell) -> None:

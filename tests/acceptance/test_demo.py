@@ -29,7 +29,7 @@ VERDICTS: Final = {
     "in-circles": "prompting degraded · loop",
     "gets-killed": "stopped dead · agent_exited",
 }
-EXPECTED_WAIT: Final = "Its call may run 300 s by its own timeout"
+EXPECTED_WAIT: Final = "A call with a timeout of 300 s"
 
 
 class Guest:
@@ -122,8 +122,8 @@ def test_a_pipe_gets_all_six_verdicts(guest: Guest) -> None:
     }, "work that gets on is no loop"
     assert EXPECTED_WAIT in output
     assert "its tool still runs as process" in output
-    assert "Silence counts after 4 s here" in output
-    assert output.rstrip().endswith("who is gone")
+    assert "reports silence after 4 s" in output
+    assert output.rstrip().endswith("list your sessions and their state")
     assert "wakeful up" in output
     assert "\x1b" not in output
 
@@ -221,7 +221,7 @@ def test_a_daemon_that_cannot_start_is_one_line(guest: Guest) -> None:
         assert [*deep.iterdir()] == []
         deep.rmdir()
     assert process.returncode == 3
-    assert errors.startswith("wakeful: The demo's daemon did not come up:")
+    assert errors.startswith("wakeful: The demo's daemon did not start:")
     assert errors.count("\n") == 1
 
 

@@ -92,7 +92,7 @@ def test_a_hub_that_comes_late_discovers_the_stale_container(house: AgentsFixtur
     os.kill(pid, signal.SIGKILL)
     down = house.daemon.run("services").out
     assert "agent-claude" in down
-    assert "session state unknown (Hub down)" in down
+    assert "session state unknown (Hub not running)" in down
     house.daemon.up()
     assert house.agent("claude")["state"] == "stale"
     assert SENTENCE in house.daemon.said()
@@ -228,5 +228,5 @@ def test_claude_code_in_a_container_is_woken_and_its_loop_is_found(
     )
     assert (found["health"], found["agent"], found["pid"]) == ("degraded", "bot", pid)
     assert house.agent("bot")["session_id"] == found["id"]
-    assert "in the middle of a turn" in daemon.run("agent", "stop", "bot").err
+    assert "is running a turn" in daemon.run("agent", "stop", "bot").err
     assert daemon.run("agent", "stop", "bot", "--yes").exit_code == 0

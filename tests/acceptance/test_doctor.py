@@ -61,7 +61,7 @@ def test_the_configuration_file_that_is_there_is_seen(daemon: RunningDaemon) -> 
     other.chmod(0o600)
     daemon.up("--config", str(other))
     found = checks(daemon)["configuration"]
-    assert (found["grade"], found["said"]) == ("warn", f"{own}; but the daemon reads {other}")
+    assert (found["grade"], found["said"]) == ("warn", f"{own}; but the daemon uses {other}")
     daemon.watch(WAKEFUL_CONFIG=os.path.relpath(other, daemon.home))
     assert checks(daemon)["configuration"]["said"] == str(other)
 
@@ -101,10 +101,12 @@ def test_a_bundle_holds_what_helps_and_no_secret(daemon: RunningDaemon, tmp_path
     events = Path(daemon.environ["WAKEFUL_HOME"]) / "events" / "worker.jsonl"
     events.write_text('{"at": 1, "event": "opened", "project": "sk-ant-planted-0123456789"}\n')
     (logs / "link.log").symlink_to("/etc/passwd")
+    for name in ("sk-ant-planted-0123456789", "\x1b[31mred", "\udcff\udcfe"):
+        (logs / name).write_text("planted name\n")
     token = (Path(daemon.environ["WAKEFUL_HOME"]) / "token").read_text().strip()
     bundle = tmp_path / "trouble.tar.gz"
     said = daemon.run("doctor", "--bundle", str(bundle))
-    assert "read it before you send it" in said.err
+    assert "check the archive before you send it" in said.err
     with tarfile.open(bundle) as archive:
         files = {
             each.name.removeprefix("wakeful-bundle/"): (archive.extractfile(each) or bundle.open("rb"))
@@ -120,7 +122,8 @@ def test_a_bundle_holds_what_helps_and_no_secret(daemon: RunningDaemon, tmp_path
         "incidents.json",
         "logs/up.log",
     } <= set(files)
-    everything = "\n".join(files.values())
+    everything = "\n".join([*files, *files.values()])
+    assert all(name.isprintable() for name in files), list(files)
     assert not [word for word in (*PLANTED, token) if word in everything]
     assert files["logs/up.log"].endswith("an ordinary line")
     assert (json.loads(files["status.json"])["daemon"]["pid"], "logs/link.log" in files) == (

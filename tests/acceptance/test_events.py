@@ -35,7 +35,7 @@ def write(log: Path, name: str, at: str | float | None = None, **more: Any) -> N
 
 def test_without_a_daemon_the_log_is_read(home: RunningDaemon) -> None:
     """A day by default, oldest first, one plain line each; nothing is made where nothing is."""
-    assert home.run("events").out.startswith("No critical event since 20")
+    assert home.run("events").out.startswith("No critical events since 20")
     assert not log_of(home).exists()
     write(log_of(home), "old", "2026-02-05T10:00:00Z")
     write(
@@ -80,9 +80,9 @@ def test_archiving_moves_older_events(home: RunningDaemon) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--since", "soon"], "like 30m, 24h, 7d or 4w, or a time"),
-        (["--archive-before", "-"], "is no moment"),
-        (["--follow", "--archive-before", "1d"], "two different wishes"),
+        (["--since", "soon"], "use 30m, 24h, 7d, 22:00 or ISO 8601"),
+        (["--archive-before", "-"], "Invalid time"),
+        (["--follow", "--archive-before", "1d"], "either --follow or --archive-before"),
     ],
 )
 def test_a_mistake_is_said_in_one_line(home: RunningDaemon, words: list[str], said: str) -> None:

@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from support.daemon_process import RunningDaemon
+from support.run_program import run_program
 
 
 def test_the_gateway_as_a_library_names_the_command() -> None:
     """The package itself can be imported without its extra; its names cannot."""
     code = "import sys; sys.modules['rapidfuzz'] = None; import wakeful.gateway; wakeful.gateway.Breaker"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_program([sys.executable, "-c", code])
     last = done.stderr.splitlines()[-1]
     wanted = "ExtraMissing: wakeful.gateway needs rapidfuzz.fuzz, which is not installed: pip install 'wakeful[gateway]'"
     assert last.endswith(wanted), done.stderr

@@ -4,25 +4,15 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from support.cli_user import DONE, bash
 from support.daemon_process import RunningDaemon
-from support.real_clients import UNTIL_TOLD, ClaudeHome, end_tmux, wait_for
+from support.real_clients import UNTIL_TOLD, ClaudeHome, wait_for
 from wakeful.testing.scripted_model import script
 
 Record = dict[str, Any]
-
-
-@pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Path]:
-    socket = tmp_path / "tmux.sock"
-    yield socket
-    end_tmux(socket)
 
 
 def happenings(daemon: RunningDaemon) -> list[str]:
@@ -81,7 +71,7 @@ def test_a_resume_that_fails_elsewhere_is_no_news(
         log.unlink()
     wait_for(lambda: not daemon.run("incidents", "--json").json["incidents"] or None, "end of the incident")
     told = daemon.run("incidents", "--all").out
-    assert ("its session is gone" in told, "well again" in told) == (True, False), told
+    assert ("its session is gone" in told, "recovered" in told) == (True, False), told
     assert happenings(daemon) == ["session_unhealthy"]
 
 

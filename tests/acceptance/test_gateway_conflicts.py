@@ -19,7 +19,7 @@ from wakeful.gateway.ports import BotInUse
 from wakeful.gateway.telegram import TelegramChat
 from wakeful.linux.clock import SystemClock
 
-TAKEN = "One token is for one gateway"
+TAKEN = "A token works for one gateway only"
 
 
 def set_up(folder: Path, api: BotApi) -> RunningDaemon:
@@ -59,7 +59,7 @@ def test_a_second_gateway_of_this_host_is_refused(tmp_path: Path) -> None:
             refused = two.run("gateway")
             found = re.search(r"gateway: runs \((pid \d+)\)", one.run("status").out)
             assert found is not None
-            said = f"wakeful: A gateway with this token runs already: {found[1]}. End it first.\n"
+            said = f"wakeful: A gateway with this token is already running: {found[1]}. Stop it first.\n"
             assert (refused.exit_code, refused.err) == (1, said)
             assert api.conflicts == 0
         finally:
@@ -82,7 +82,7 @@ def test_a_gateway_alone_keeps_a_daemon_of_its_own_and_takes_it_along(tmp_path: 
             answered(api, "hello")
             daemon = home.run("status", "--json").json["daemon"]
             assert daemon["mode"] == "all"
-            assert "one is kept beside it" in log.read_text()
+            assert "started one, on its socket only" in log.read_text()
         finally:
             gateway.kill()
             gateway.wait()

@@ -87,6 +87,30 @@ def test_killed_in_a_tool_it_comes_back_by_itself(
     assert len([each for each in events(healed) if each["event"] == "session_unhealthy"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("place", "fault"),
+    [("--headless", "heal.stopped:1"), ("--detach", "heal.stopped:1"), ("--detach", "typing.begun:2")],
+)
+def test_a_daemon_that_is_killed_in_a_revival_loses_no_work(
+    healed: Operator, claude: ClaudeHome, place: str, fault: str
+) -> None:
+    """The old client wrote its interruption into the log, the new one has no brief yet: the next daemon sends it, once."""
+    daemon = healed.daemon
+    daemon.end()
+    daemon.environ["WAKEFUL_FAULTS"] = f"{fault}:kill"
+    daemon.up()
+    session_id = healed.start(place, "--prompt", script(HANGING), "--", "claude")
+    wait_for(lambda: daemon.has_ended() or None, "death of the daemon", 40)
+    del daemon.environ["WAKEFUL_FAULTS"]
+    daemon.up()
+    # It hangs again: that is seen only because it was briefed.
+    written(healed, session_id=session_id, event="revival_failed")
+    (log,) = claude.logs()
+    prompts = [each for each in log.read_bytes().splitlines() if b'"type":"user"' in each]
+    assert sum(b"Wakeful: your process ended in the middle of your work" in each for each in prompts) == 1
+    assert [each["event"] for each in events(healed)] == ["session_unhealthy", "revival_failed"]
+
+
 def test_hung_in_the_middle_of_an_answer_it_is_replaced(healed: Operator, claude: ClaudeHome) -> None:
     """Silent for too long: its process is ended, seen dead, and another goes on; hung again, it is given up."""
     session_id = healed.start("--headless", "--prompt", script(HANGING), "--", "claude")
@@ -190,7 +214,7 @@ def test_a_killed_tmux_server_brings_its_sessions_back(
     # Questions that were open before are told apart.
     told = wait_for(lambda: _of_trouble(telegram.texts(CHAT)) or None, "alert", 90)
     assert [each.partition(" on ")[0] for each in told] == ["the tmux server"], told
-    assert "revived 6 sessions" in told[0], told
+    assert "resumed 6 sessions" in told[0], told
     with _explained(healed):
         wait_for(lambda: _found_living(healed) == [False, False] or None, "end of both found sessions")
 
@@ -253,7 +277,7 @@ def test_found_sessions_are_restored_because_a_person_asks(
     ]
     assert claude.registry() == [] or not healed.record(found["id"])["session_alive"]  # type: ignore[index]
     done = healed.type("restore")
-    assert (done.exit_code, "garden" in done.out, "recovered" in done.out) == (0, True, True), done.err
+    assert (done.exit_code, "garden" in done.out, "resumed" in done.out) == (0, True, True), done.err
     back = healed.wait_until(found["id"], "return", session_alive=True, managed=True)
     assert (back["conversation_id"], back["name"]) == (found["conversation_id"], "garden")
-    assert healed.type("restore").out.startswith("nothing was lost")
+    assert healed.type("restore").out.startswith("nothing to resume")

@@ -17,6 +17,7 @@ import pytest
 
 from support import claude_transcripts
 from support.daemon_process import CommandResult, RunningDaemon
+from support.run_program import run_program
 
 CONVERSATION = "11111111-2222-4333-8444-555555555555"
 QUESTIONS = (
@@ -77,7 +78,7 @@ def test_an_answer_that_cannot_be_written_is_one_line(
 
 
 def test_a_closed_error_output_is_no_reason_to_fail(watching: RunningDaemon) -> None:
-    """Who closes stderr gets the answer all the same."""
+    """A caller that closes stderr gets the answer too."""
     for words in QUESTIONS:
         done = shell(watching, words, "2>&-")
         assert done.exit_code in {0, 5}, words
@@ -86,7 +87,7 @@ def test_a_closed_error_output_is_no_reason_to_fail(watching: RunningDaemon) -> 
 
 @pytest.fixture
 def read_only(tmp_path: Path) -> list[str]:
-    """The words before a command that give it a state folder on a file system that cannot be written to."""
+    """The words before a command that give it a state folder on a file system that is not writable."""
     mounted = (
         f'mount -t tmpfs none "{tmp_path}" && mkdir -m 700 "{tmp_path}/state" '
         f'&& mount -o remount,ro "{tmp_path}" && exec "$0" "$@"'
@@ -101,14 +102,7 @@ def test_a_read_only_file_system_is_named_with_its_folder(tmp_path: Path, read_o
     """`up` says which folder and what to do; `doctor` does not send anybody to chmod."""
     environ = {"HOME": "/", "WAKEFUL_HOME": f"{tmp_path}/state", "PATH": os.environ["PATH"]}
     for words in (["up"], ["up", "--detach"], ["doctor"]):
-        done = subprocess.run(
-            [*read_only, sys.executable, "-P", "-m", "wakeful", *words],
-            env=environ,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        done = run_program([*read_only, sys.executable, "-P", "-m", "wakeful", *words], env=environ)
         if words == ["doctor"]:
             assert f"{tmp_path}/state is on a read-only file system" in done.stdout
             assert "chmod" not in done.stdout
@@ -116,7 +110,7 @@ def test_a_read_only_file_system_is_named_with_its_folder(tmp_path: Path, read_o
             assert (done.returncode, done.stdout) == (3, ""), words
             (line,) = done.stderr.splitlines()
             assert f"{tmp_path}/state" in line
-            assert "Read-only file system. Set WAKEFUL_HOME to a folder" in line
+            assert "Read-only file system. Set WAKEFUL_HOME to a writable folder" in line
 
 
 def test_a_home_that_does_not_exist_is_not_made(daemon: RunningDaemon) -> None:
@@ -126,7 +120,7 @@ def test_a_home_that_does_not_exist_is_not_made(daemon: RunningDaemon) -> None:
         done = daemon.run(*words, environ=gone)
         assert (done.exit_code, done.out) == (2, ""), words
         (line,) = done.err.splitlines()
-        assert "there is no such folder" in line
+        assert "this folder does not exist" in line
     assert not (daemon.home / "gone").exists()
     daemon.environ["HOME"] = gone["HOME"]
     daemon.up()
@@ -138,7 +132,7 @@ def test_a_failed_start_leaves_no_socket(daemon: RunningDaemon) -> None:
     state.mkdir(mode=0o700)
     (state / "token").touch(mode=0o600)
     failed = daemon.run("up", "--port", "0")
-    assert (failed.exit_code, "holds no token of ours" in failed.err) == (2, True)
+    assert (failed.exit_code, "does not contain a Wakeful token" in failed.err) == (2, True)
     assert not daemon.socket.exists()
     (state / "token").unlink()
     with socket.socket() as taken:
@@ -148,7 +142,7 @@ def test_a_failed_start_leaves_no_socket(daemon: RunningDaemon) -> None:
         for detach in ([], ["--detach"]):
             busy = daemon.run("up", *detach, "--port", str(port))
             assert (busy.exit_code, busy.out) == (3, "")
-            assert busy.err == f"wakeful: Port {port} of 127.0.0.1 is taken by another program.\n"
+            assert busy.err == f"wakeful: Port {port} of 127.0.0.1 is in use by another program.\n"
             assert not daemon.socket.exists()
 
 
@@ -161,7 +155,7 @@ def test_of_five_starts_each_says_its_line(daemon: RunningDaemon) -> None:
         lost = [start for start in starts if start.exit_code != 0]
         assert (len(won), len(lost)) == (1, 4)
         assert won[0].out.startswith("mode: mine"), won[0].err
-        assert [("runs here already" in each.err, each.exit_code) for each in lost] == [(True, 2)] * 4
+        assert [("is already running" in each.err, each.exit_code) for each in lost] == [(True, 2)] * 4
         logs = daemon.socket.parent / "logs"
         assert {each.name for each in logs.iterdir()} - {"access.log"} == {"up.log"}
     finally:
@@ -196,7 +190,7 @@ def test_doctor_says_what_up_would_say(daemon: RunningDaemon) -> None:
 
 
 def test_without_a_daemon_nobody_pretends_to_be_one(daemon: RunningDaemon) -> None:
-    """The record keeps its keys, the pid is nobody's, and that there is no daemon is said once."""
+    """The record keeps its keys, there is no pid, and that there is no daemon is said once."""
     said = daemon.run("status", "--json").json["daemon"]
     assert (said["pid"], said["started_at"], said["listening"]) == (None, None, [])
     shown = daemon.run("status")
@@ -227,8 +221,8 @@ def test_every_request_is_in_the_access_log(daemon: RunningDaemon) -> None:
         (["up", "--port", "abc"], "'abc' is not a whole number. Try"),
         (["demo", "--seconds", "abc"], "'abc' is not a number. Try"),
         (["session", "wait", "x"], "stopped. Try"),
-        (["session", "health", "a..b"], "no . or - first, no .. and 200 at most"),
-        (["session", "health", "x" * 5000], f"'{'x' * 40}…' is not a session id"),
+        (["session", "health", "a..b"], "no . or - first, no .., at most 200"),
+        (["session", "health", "x" * 5000], f"Invalid session id '{'x' * 40}…'"),
     ],
 )
 def test_mistakes_are_told_in_whole_sentences(daemon: RunningDaemon, words: list[str], said: str) -> None:

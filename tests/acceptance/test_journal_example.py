@@ -35,7 +35,7 @@ def test_the_example_does_what_its_page_says(folder: Path) -> None:
     """Killed behind the mail it asks; told that the mail is out it ends, and there is one mail and one release."""
     assert release(folder, "--crash").returncode == -9
     held = release(folder)
-    told = f"{folder} waits for a person: read {folder}/CHECKPOINT_1.md, then `wakeful checkpoint show 1`."
+    told = f"{folder} needs your decision: read {folder}/CHECKPOINT_1.md, then `wakeful checkpoint show 1`."
     assert (held.returncode, held.stderr) == (1, f"{told} Nothing was run.\n")
     _with_checkpoints(lambda desk: desk.record(1, ChoiceName.DONE, "newcomer"))
     recovered = recover_journal(folder / ".copilot" / "session_state.json")
@@ -50,7 +50,7 @@ def test_the_example_does_what_its_page_says(folder: Path) -> None:
 def test_what_waits_is_read_without_a_daemon(folder: Path) -> None:
     """List and show give what a daemon gives and say that there is none; where nothing ever was, nothing is made."""
     nothing = wakeful("checkpoint", "list")
-    assert nothing.stdout.startswith("Nothing waits for a decision.")
+    assert nothing.stdout.startswith("No checkpoint needs your decision.")
     assert not (folder.parent / "home").exists()
     release(folder, "--crash")
     release(folder)
@@ -59,7 +59,7 @@ def test_what_waits_is_read_without_a_daemon(folder: Path) -> None:
     assert "no daemon" in listed.stderr
     assert "step announce, attempt 1" in wakeful("checkpoint", "show", "1").stdout
     missing = wakeful("checkpoint", "show", "2")
-    assert (missing.returncode, "no checkpoint 2" in missing.stderr) == (2, True)
+    assert (missing.returncode, "No checkpoint 2" in missing.stderr) == (2, True)
     assert wakeful("checkpoint", "continue", "1").returncode == 3
 
 

@@ -1,13 +1,13 @@
 """`wakeful mcp` inside the real clients: added as the how-to says, their model calls it, and it knows who asks."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 from support.cli_user import DONE
 from support.daemon_process import RunningDaemon
 from support.real_clients import UNTIL_TOLD, ClaudeHome, CodexHome, wait_for
+from support.run_program import run_program
 from wakeful.testing.scripted_model import script
 
 SELF = "mcp__wakeful__self"
@@ -32,14 +32,10 @@ def test_claude_code_asks_who_it_is(daemon: RunningDaemon, claude: ClaudeHome) -
     """`claude mcp add`, then a call of the model: the answer is the record of the session that asked."""
     watch(daemon, claude)
     home = f"WAKEFUL_HOME={daemon.environ['WAKEFUL_HOME']}"
-    added = subprocess.run(
+    added = run_program(
         ["claude", "mcp", "add", "wakeful", "-e", home, "--", *daemon.argv("mcp")],
         env=claude.environ(),
         cwd=claude.project,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
     )
     assert added.returncode == 0, added.stdout + added.stderr
     asked = claude.run_print(script(*[READY] * READY_TIMES, ASK, DONE), "--allowedTools", SELF)

@@ -51,7 +51,7 @@ def test_a_real_agent_dies_and_comes_back_before_ones_eyes(
     expect(past).to_contain_text("Wakeful: revival attempted", timeout=60_000)
     expect(standing).to_contain_text("idle", timeout=60_000)
     expect(standing).to_contain_text("healthy")
-    expect(past).to_contain_text("Incident over")
+    expect(past).to_contain_text("Incident resolved")
     expect(page.locator(".picture .span-dead")).not_to_have_count(0)
     expect(page.locator(".picture .act")).not_to_have_count(0)
     assert page.evaluate("window.here"), "the page was never loaded again"
@@ -60,7 +60,7 @@ def test_a_real_agent_dies_and_comes_back_before_ones_eyes(
 def test_a_real_question_is_answered_and_a_turn_stopped_on_the_page(
     operator: Operator, claude: ClaudeHome, page: Page
 ) -> None:
-    """What it asks is shown, two clicks allow it, and the tool runs. Stopped there in its next turn, it alarms nobody."""
+    """What it asks is shown, two clicks allow it, and the tool runs. Stopped there in its next turn, it raises no alert."""
     asking = script(bash("touch allowed"), DONE)
     session_id = operator.start("--headless", "--prompt", asking, "--", "claude")
     page.locator(f'tr[data-id="{session_id}"] a').click()
@@ -68,7 +68,7 @@ def test_a_real_question_is_answered_and_a_turn_stopped_on_the_page(
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("Bash: touch allowed.")
     dialog.get_by_role("button", name="Allow", exact=True).click()
-    expect(dialog.get_by_role("status")).to_contain_text("recovered")
+    expect(dialog.get_by_role("status")).to_have_attribute("data-outcome", "done")
     wait_for(lambda: (claude.project / "allowed").exists() or None, "the tool's effect")
     dialog.get_by_role("button", name="Close").click()
     standing = page.locator("#session-standing")
@@ -79,5 +79,5 @@ def test_a_real_question_is_answered_and_a_turn_stopped_on_the_page(
     expect(standing).to_contain_text("prompting")
     page.locator("[data-action=stop]").click()
     dialog.get_by_role("button", name="Stop", exact=True).click()
-    expect(dialog.get_by_role("status")).to_contain_text("recovered", timeout=30_000)
+    expect(dialog.get_by_role("status")).to_have_attribute("data-outcome", "done", timeout=30_000)
     assert_ended_quietly(operator.daemon, session_id, quiet_seconds=2.0)

@@ -35,7 +35,8 @@ ALONE = tuple(each for each in LISTS if " ".join(each) not in NEEDS_DAEMON)
 # What lists nothing of Wakeful's: orders, one session or agent, other programs' own files, setting up. The live
 # views have claims of their own.
 OTHERS = """
-    top open doctor demo replay unmute pause resume up down run attach recover gateway/pair gateway/unpair mcp
+    top why send answer interrupt stop adopt release unpause
+    open doctor demo replay unmute pause resume up down run attach recover gateway/pair gateway/unpair mcp
     completion
     session/health session/status session/inspect session/why session/self session/wait session/revive session/stop
     session/repair session/adopt session/release session/wrong session/send session/questions session/answer
@@ -102,7 +103,7 @@ def claim(wakeful: Command, words: Words) -> None:
     first = wakeful(words).splitlines()[0]
     assert first.startswith("PAUSED by ")
     by = first.removeprefix("PAUSED by ").partition(" since ")[0]
-    assert "moving house; Wakeful does nothing by itself until `wakeful resume`" in first
+    assert "moving house; Wakeful takes no action by itself until `wakeful unpause`" in first
     assert said_by(json.loads(wakeful((*words, "--json")))) == (by, "moving house")
 
 

@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 from support.chromium import chromium, needs_chromium
 from support.cli_user import DONE, bash
 from support.daemon_process import RunningDaemon
-from support.real_clients import ClaudeHome, end_tmux, wait_for
+from support.real_clients import ClaudeHome, wait_for
 from support.stub_codex import ScriptedCodex
 from support.tmux_server import Server
 from wakeful.testing.scripted_model import script
@@ -25,13 +25,6 @@ ESCALATED = {
     "yield_time_ms": 30_000,
 }
 Record = dict[str, Any]
-
-
-@pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Path]:
-    socket = tmp_path / "tmux.sock"
-    yield socket
-    end_tmux(socket)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from support.agents_e2e import AgentsFixture
+from support.agents_e2e import AUTO_RESTART, AgentsFixture, hub_with_claude
 from support.cli_user import Operator, Record, assert_ended_quietly
 from support.daemon_process import RunningDaemon
 from support.real_clients import ClaudeHome, wait_for
@@ -29,24 +29,12 @@ QUIET_SECONDS = 3.0
 
 @pytest.fixture
 def house(daemon: RunningDaemon, claude: ClaudeHome, telegram: Telegram) -> Iterator[AgentsFixture]:
-    environ = claude.environ()
-    names = [name for name in environ if name not in ("HOME", "PATH", "LANG", "SHELL")]
-    toml = f"""
-[agents.claude]
-runtime = "tmux"
-command = ["claude"]
-workdir = "{claude.project}"
-env = {names!r}
-ready = "for shortcuts"
-restart = "auto"
-"""
-    daemon.environ |= environ
     daemon.watch(
         WAKEFUL_ALERTS__TELEGRAM_TOKEN="123:abc",
         WAKEFUL_ALERTS__TELEGRAM_CHAT=CHAT,
         WAKEFUL_ALERTS__TELEGRAM_API=telegram.http.url,
     )
-    house = AgentsFixture(daemon, toml)
+    house = hub_with_claude(daemon, claude, AUTO_RESTART)
     yield house
     house.end()
 
@@ -190,3 +178,28 @@ def _begun(operator: Operator, place: str) -> str:
     session = operator.start(place, "--prompt", script(HANGING), "--", "claude")
     record: Record = operator.wait_until(session, "work", state="prompting")
     return str(record["id"])
+
+
+def test_a_restart_writes_down_no_death_of_a_session_that_was_stopped(operator: Operator) -> None:
+    """It died, then a person stopped it: it is stopped and healthy, and the next daemon stores no change of that."""
+    session_id = operator.start("--headless", "--prompt", script(HANGING), "--", "claude")
+    claude_pid = operator.wait_until(session_id, "work", state="prompting")["pid"]
+    # Without its log the next daemon would not list it.
+    wait_for(lambda: operator.home.logs() or None, "log")
+    os.kill(claude_pid, signal.SIGKILL)
+    operator.wait_until(session_id, "death", health="dead")
+    assert operator.act("stop", session_id)["session_id"] == session_id
+    operator.wait_until(session_id, "end", state="stopped", health="healthy")
+    before = stored_changes(operator.daemon, session_id)
+    for _ in range(3):
+        operator.daemon.end()
+        operator.daemon.up()
+        operator.wait_until(session_id, "end", state="stopped", health="healthy")
+    assert stored_changes(operator.daemon, session_id) == before
+
+
+def stored_changes(daemon: RunningDaemon, session_id: str) -> list[Record]:
+    transport = httpx.HTTPTransport(uds=str(daemon.socket))
+    with httpx.Client(transport=transport, base_url="http://wakeful") as client:
+        changes: list[Record] = client.get(f"/api/sessions/{session_id}/events").json()["events"]
+    return changes

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from support.run_program import run_program
 from wakeful.journal.api import Journal
 from wakeful.journal.locks import recovery_lock
 
@@ -34,9 +35,7 @@ def say(root: Path) -> Say:
 
     def run(*words: str, script: str | None = None) -> "subprocess.CompletedProcess[str]":
         start = [sys.executable, str(REPOSITORY / script)] if script else [sys.executable, "-m", "wakeful"]
-        return subprocess.run(
-            [*start, *words], cwd=root, capture_output=True, text=True, timeout=60, check=False
-        )
+        return run_program([*start, *words], cwd=root)
 
     return run
 
@@ -121,7 +120,7 @@ def test_the_backlog_is_added_to_changed_and_listed(root: Path, say: Say) -> Non
     assert [(each["id"], each["status"], each["priority"], each["est_hours"]) for each in listed] == [
         ("T-1", "done", "high", 2.0)
     ]
-    assert say("backlog", "list", "--status", "todo").stdout == "Nothing in the backlog.\n"
+    assert say("backlog", "list", "--status", "todo").stdout == "The backlog is empty.\n"
 
 
 @pytest.mark.parametrize(
@@ -131,10 +130,10 @@ def test_the_backlog_is_added_to_changed_and_listed(root: Path, say: Say) -> Non
         (("add", "", "no id", "--priority", "1", "--est-hours", "1"), "needs id"),
         (("add", "T-2", "no hours", "--priority", "1"), "--est-hours"),
         (("add", "T-2", "when", "--priority", "1", "--est-hours", "1", "--added-at", "soon"), "ISO 8601"),
-        (("update", "T-9", "--status", "done"), "no item"),
-        (("update", "T-1"), "what is to be changed"),
+        (("update", "T-9", "--status", "done"), "No backlog item"),
+        (("update", "T-1"), "Nothing to change"),
         (("update", "T-1", "--set", "nothing"), "name=value"),
-        (("list", "--root", "nowhere"), "no folder"),
+        (("list", "--root", "nowhere"), "is not a folder"),
     ],
 )
 def test_what_an_item_lacks_is_named(say: Say, words: tuple[str, ...], told: str) -> None:
@@ -183,7 +182,7 @@ def test_a_missing_database_is_made_from_the_archive(root: Path, say: Say) -> No
 
 
 def test_sync_tells_differences_and_keeps_whom_it_was_told_to(root: Path, say: Say) -> None:
-    """gaia.db is the truth unless somebody prefers the archive; what only one has goes to the other."""
+    """gaia.db is the truth unless the archive is preferred; what only one has goes to the other."""
     say("backlog", "add", *ITEM)
     path = root / "doc" / "todo-archive.ndjson"
     line = json.loads(path.read_text())

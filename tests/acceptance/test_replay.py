@@ -14,6 +14,7 @@ from typing import Any, Final
 import pytest
 
 from support.recordings import SMALL
+from support.run_program import run_program
 from wakeful.core.clock import iso
 
 COMMAND: Final = [sys.executable, "-P", "-m", "wakeful", "replay"]
@@ -29,9 +30,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 def run(environ: dict[str, str], *words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *map(str, words)], env=environ, capture_output=True, text=True, timeout=60, check=False
-    )
+    return run_program([*COMMAND, *map(str, words)], env=environ)
 
 
 def answer(environ: dict[str, str], *words: object, code: int = 0) -> Any:
@@ -91,7 +90,7 @@ def test_a_folder_of_every_format_is_told_apart(environ: dict[str, str], tmp_pat
     assert [each["code"] for each in sessions["tg_shop_-1_2"]["findings"]] == ["error_cascade"]
     assert sessions["tg_shop_-1_2"]["findings"][0]["at"] == iso(T0 + 51)
     assert sessions["tg_shop_-1_2"]["project"] == "shop"
-    assert "left out 1 file, no log of an agent, such as" in ended.stderr
+    assert "skipped 1 file with no agent log, such as" in ended.stderr
     assert ended.returncode == 0
 
 
@@ -112,10 +111,10 @@ def test_thresholds_can_be_set(environ: dict[str, str], tmp_path: Path) -> None:
         (("--set", "detect.repeats_max=x"), "not a whole number"),
         (("--set", "daemon.port=1"), "no such threshold"),
         (("--set", "nothing"), "write it as detect.silence_seconds=900"),
-        (("--now", "yesterday"), "is no time"),
-        (("--now", "nan"), "is no time"),
-        (("--now", "1e400"), "is no time"),
-        (("--learn", "--compare", "a", "b"), "one at a time"),
+        (("--now", "yesterday"), "Invalid time"),
+        (("--now", "nan"), "Invalid time"),
+        (("--now", "1e400"), "Invalid time"),
+        (("--learn", "--compare", "a", "b"), "either --learn or --compare"),
         (("--compare", "a", "b"), "a: No such file"),
     ],
 )
@@ -133,7 +132,11 @@ def test_paths_that_hold_nothing_are_mistakes(environ: dict[str, str], tmp_path:
     """A path that is not there, a folder without recordings and a file of another kind each say so."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes.txt").write_text("notes\n")
-    for name, said in (("gone", "no such"), ("empty", "no recording"), ("notes.txt", "cannot tell")):
+    for name, said in (
+        ("gone", "no such"),
+        ("empty", "no recordings found"),
+        ("notes.txt", "unknown log format"),
+    ):
         ended = run(environ, tmp_path / name)
         assert ended.returncode == 2
         assert said in ended.stderr
@@ -224,7 +227,7 @@ def test_a_packed_log_that_was_cut_counts_as_far_as_it_goes(environ: dict[str, s
     log.write_bytes(log.read_bytes()[:-8])
     ended = run(environ, log)
     assert ended.returncode == 0
-    assert "read as far as it goes" in ended.stderr
+    assert "read up to that point" in ended.stderr
     assert "a  healthy" in ended.stdout
 
 

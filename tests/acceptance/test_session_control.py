@@ -170,7 +170,7 @@ def test_adopted_killed_and_resumed_in_its_pane(
             lambda record: record["id"] != mine["id"] and record["state"] == "idle", "neighbour"
         )
         refused = operator.type("session", "send", yours["id"], "hello")
-        assert (refused.exit_code, "wakeful session adopt" in refused.err) == (2, True)
+        assert (refused.exit_code, "wakeful adopt" in refused.err) == (2, True)
         assert operator.act("adopt", mine["id"])["managed"]
         kill(mine["pid"])
         operator.wait_until(mine["id"], "death", health="dead")
@@ -252,4 +252,4 @@ def test_bad_orders_are_refused_with_nothing_started(operator: Operator, claude:
         assert (refused.exit_code, "prompt" in refused.err) == (2, True), refused.err
     assert len(claude.logs()) == 1
     taken = operator.type("session", "yield", session_id, "--epoch", "1")
-    assert (taken.exit_code, "wakeful session release" in taken.err) == (1, True)
+    assert (taken.exit_code, "wakeful release" in taken.err) == (1, True)

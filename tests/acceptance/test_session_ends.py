@@ -4,7 +4,6 @@ import json
 import os
 import shlex
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from support.cli_user import DONE, bash
 from support.daemon_process import RunningDaemon
-from support.real_clients import UNTIL_TOLD, ClaudeHome, end_tmux, wait_for
+from support.real_clients import UNTIL_TOLD, ClaudeHome, wait_for
 from support.stub_codex import ScriptedCodex
 from wakeful.testing.scripted_model import ScriptedModel, script
 
@@ -23,13 +22,6 @@ FREE = "--dangerously-skip-permissions"
 # Far below what the command of the test takes.
 SILENCE_SECONDS = 4
 Record = dict[str, Any]
-
-
-@pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Path]:
-    socket = tmp_path / "terminal.sock"
-    yield socket
-    end_tmux(socket)
 
 
 @pytest.fixture
@@ -155,7 +147,7 @@ def test_an_agent_in_the_background_is_waited_for(
 def test_how_a_session_ended_whose_log_was_removed_is_unknown(
     watching: RunningDaemon, claude: ClaudeHome, model: ScriptedModel
 ) -> None:
-    """Killed in a turn, its log deleted, Wakeful started anew: only a registry file is left, and that is no good end."""
+    """Killed in a turn, its log deleted, Wakeful restarted: only a registry file is left, and that is no good end."""
     process = claude.run_print(script({"hang": "mid"}))
     assert model.wait_until(lambda: model.hanging > 0, 60)
     watching.wait_for_session(lambda each: each["state"] == "prompting", "turn")

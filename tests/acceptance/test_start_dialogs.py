@@ -11,10 +11,11 @@ from typing import Final
 
 import pytest
 
-from support.agents_e2e import AgentsFixture
+from support.agents_e2e import AgentsFixture, hub_with_claude
 from support.cli_user import DONE, Operator, Record
 from support.daemon_process import RunningDaemon
 from support.real_clients import ClaudeHome, TmuxSession, end_tmux, tmux, wait_for
+from wakeful.judging.available_actions import NO_CONVERSATION
 from wakeful.testing.scripted_model import script
 
 TRUST, BYPASS = "Quick safety check", "Bypass Permissions mode"
@@ -65,6 +66,16 @@ def test_a_client_somebody_started_is_listed_at_its_dialogs_and_becomes_one_sess
     assert (asked["attachable"], asked["eligible_for_wake"], asked["session_alive"]) == (False, False, True)
     assert "attach" in {each["name"] for each in asked["actions"]}
     assert asked["cwd"] == str(claude.project)
+    # No conversation to hand over, and nothing advises that.
+    offered = {each["name"]: (each["allowed"], each["reason"]) for each in asked["actions"]}
+    assert offered["adopt"] == (False, NO_CONVERSATION)
+    for order in (("send", asked["id"], "go on"), ("adopt", asked["id"])):
+        refused = late_operator.type("session", *order)
+        assert (refused.exit_code, "session adopt" in refused.err, NO_CONVERSATION in refused.err) == (
+            2,
+            False,
+            True,
+        )
     pane = TmuxSession(terminal, "mine")
     pane.press("Enter")
     at_dialog(late_operator, BYPASS)
@@ -75,6 +86,21 @@ def test_a_client_somebody_started_is_listed_at_its_dialogs_and_becomes_one_sess
     assert [each["id"] for each in late_operator.daemon.sessions()] == [f"claude-{conversation.stem}"]
     everybody = late_operator.type("session", "list", "--all", "--json").json["sessions"]
     assert [each["id"] for each in everybody] == [f"claude-{conversation.stem}"]
+
+
+def test_the_question_for_an_api_key_is_a_dialog_and_no_permission(
+    operator: Operator, claude: ClaudeHome, terminal: Path
+) -> None:
+    """It asks "Do you want to …?" as a tool does: a client at it is listed, and nothing can allow it from afar."""
+    forget(claude, "customApiKeyResponses")
+    claude.tmux_command(terminal, "mine", "claude")
+    found = at_dialog(operator, "Detected a custom API key")
+    assert (found["attention"], found["attachable"], found["managed"]) == ("person", False, False)
+    deed = operator.type("run", "--detach", "--json", "--prompt", script(DONE), "--", "claude").json
+    assert "was not typed" in deed["words"]
+    asked = operator.wait_until(deed["session_id"], "dialog", state="waiting", attention="person")
+    assert "Detected a custom API key" in words_of(asked)
+    assert operator.type("session", "questions", deed["session_id"], "--json").json["questions"] == []
 
 
 def test_a_client_that_is_turned_away_leaves_nothing(
@@ -163,17 +189,7 @@ def test_theme_and_login_are_dialogs_too(late_operator: Operator, claude: Claude
 
 @pytest.fixture
 def house(daemon: RunningDaemon, claude: ClaudeHome) -> Iterator[AgentsFixture]:
-    environ = claude.environ()
-    names = [name for name in environ if name not in ("HOME", "PATH", "LANG", "SHELL")]
-    toml = f"""
-[agents.claude]
-runtime = "tmux"
-command = ["claude"]
-workdir = "{claude.project}"
-env = {names!r}
-"""
-    daemon.environ |= environ
-    house = AgentsFixture(daemon, toml)
+    house = hub_with_claude(daemon, claude)
     daemon.up()
     yield house
     house.end()

@@ -83,7 +83,7 @@ def test_it_shows_what_happens_and_says_when_it_cannot(daemon: RunningDaemon, te
     terminal.tmux("send-keys", "-t", "top", "/")
     wait_until(terminal, "Esc Show all")
     terminal.tmux("send-keys", "-t", "top", "-l", session_id)
-    wait_until(terminal, "(1 fit")
+    wait_until(terminal, "(1 match")
     terminal.tmux("send-keys", "-t", "top", "Enter")
     wait_until(terminal, "s Stop")
     terminal.tmux("send-keys", "-t", "top", "s")

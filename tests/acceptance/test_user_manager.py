@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.real_clients import require_programs, require_tmux
+from support.run_program import run_program
 
 GROUPS = Path("/sys/fs/cgroup")
 MANAGER = Path(__file__).parents[1] / "support" / "user_manager.sh"
@@ -63,13 +64,10 @@ def test_a_restart_and_an_end_leave_agents_in_a_scope_of_their_own(
     # A short name: a socket's path has 107 bytes at most.
     home = tmp_path_factory.mktemp("u")
     environ = {"PATH": os.environ["PATH"], "USER": "root", "LANG": "C.UTF-8", "WAKEFUL_PORT": "0"}
-    done = subprocess.run(
+    done = run_program(
         ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "bash", MANAGER, group, home, scene],
         env=environ,
-        capture_output=True,
-        text=True,
         timeout=SECONDS_MAX,
-        check=False,
     )
     lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stdout + done.stderr

@@ -59,7 +59,7 @@ def test_a_work_from_asked_to_done(busy: RunningDaemon) -> None:
 def test_no_work_and_lost_leases_are_the_answer_no(busy: RunningDaemon) -> None:
     """Exit 1 for an empty queue and for an epoch that does not hold the run; exit 2 for a work nobody knows."""
     none = busy.run("work", "claim")
-    assert (none.exit_code, none.out) == (1, "no work is due\n")
+    assert (none.exit_code, none.out) == (1, "no task is due\n")
     work_id = add(busy, "--attempts", "2", "mend it")
     busy.run("work", "claim")
     late = busy.run("work", "complete", work_id, "--epoch", "9")
@@ -91,7 +91,10 @@ def test_prompts_are_anything_and_terminals_are_safe(busy: RunningDaemon) -> Non
 def test_an_empty_prompt_is_no_work(busy: RunningDaemon, prompt: str) -> None:
     """It is said in one sentence, and nothing is kept."""
     refused = busy.run("work", "add", prompt)
-    assert (refused.exit_code, refused.err) == (2, "wakeful: The prompt is empty: say what is to be done.\n")
+    assert (refused.exit_code, refused.err) == (
+        2,
+        "wakeful: The prompt is empty. Write what the agent should do.\n",
+    )
     assert busy.run("work", "list", "--json").json["works"] == []
 
 
@@ -124,7 +127,7 @@ def test_a_conversation_is_claimed_and_given_back(busy: RunningDaemon) -> None:
     first = busy.run("session", "claim", "chat", "--owner", "nightly", "--json").json
     second = busy.run("session", "claim", "chat", "--owner", "other")
     assert (second.exit_code, second.out) == (1, "")
-    assert f"chat is held by nightly since {first['since']}" in second.err
+    assert f"chat is claimed by nightly since {first['since']}" in second.err
     epoch = str(first["epoch"])
     kept = busy.run("session", "claim", "chat", "--epoch", epoch, "--ttl", "5m", "--json").json
     assert kept["lease_until"] > first["lease_until"]
@@ -165,7 +168,7 @@ def test_owning_a_conversation_in_a_block(busy: RunningDaemon) -> None:
     """Inside the block nobody else gets it and it is kept; after it, also after an error, it is free."""
     with wakeful.own("chat", owner="a program", ttl_seconds=1) as ours:
         assert (ours.session_id, ours.epoch) == ("chat", 1)
-        with pytest.raises(wakeful.ConversationHeld, match="held by a program since"), wakeful.own("chat"):
+        with pytest.raises(wakeful.ConversationHeld, match="claimed by a program since"), wakeful.own("chat"):
             raise AssertionError("two owners")
         first = _held_until(busy)
         wait_for(lambda: _held_until(busy) > first or None, "a heartbeat")

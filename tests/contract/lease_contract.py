@@ -65,12 +65,7 @@ async def state_of(store: Store) -> WorkState:
     return found.state
 
 
-@pytest.mark.anyio
 class LeaseContract:
-    @pytest.fixture
-    def anyio_backend(self) -> str:
-        return "asyncio"
-
     @pytest.fixture
     def open_store(self) -> OpenTimedStore:
         raise AssertionError("an engine says here how to open an empty store on a clock")
@@ -86,7 +81,7 @@ class LeaseContract:
         await store.close()
 
     async def test_a_new_store_has_no_work(self, store: Store) -> None:
-        """Nothing is there that nobody asked for."""
+        """Nothing is there that was not asked for."""
         assert await store.works() == []
         assert await store.leases() == []
         assert await store.claim_next_run("a") is None
@@ -253,7 +248,7 @@ class LeaseContract:
         assert (await taken(store)).epoch == run.epoch + 1
 
     async def test_a_late_owner_changes_nothing(self, store: Store, clock: VirtualClock) -> None:
-        """Whoever lost its lease to the next attempt is told so, and the new owner does not notice."""
+        """A worker that lost its lease to the next attempt learns it, and the new owner does not notice."""
         await store.enqueue(work(attempts_max=2))
         late = await claimed(store, "late")
         clock.advance(60.0)
@@ -269,7 +264,7 @@ class LeaseContract:
         assert await store.complete_run(new.work.id, new.epoch, "in time")
 
     async def test_a_taken_conversation_fences_its_run(self, store: Store, clock: VirtualClock) -> None:
-        """Once somebody else has the conversation the run can write nothing, even before it was expired."""
+        """Once another process has the conversation, the run can write nothing, even before it was expired."""
         await store.enqueue(work(session_id=CHAT))
         run = await claimed(store)
         clock.advance(60.0)
@@ -289,7 +284,7 @@ class LeaseContract:
         assert len(await store.expire_runs()) == 1
 
     async def test_time_alone_takes_nothing_away(self, store: Store, clock: VirtualClock) -> None:
-        """Past its end a lease is renewed, and a run completed, as long as nobody else came."""
+        """Past its end a lease is renewed, and a run completed, as long as no other worker came."""
         await store.enqueue(work())
         run, lease = await claimed(store), await taken(store)
         clock.advance(3600.0)
@@ -310,13 +305,13 @@ class LeaseContract:
         assert (await store.leases())[0].holder == HOLDER
 
     async def test_a_lease_without_a_holder_is_taken_from_nobody(self, store: Store) -> None:
-        """Nobody named is nobody dead."""
+        """Without a named process none is dead."""
         await taken(store, owner="first")
         assert isinstance(await store.claim_lease(KEY, "second"), LeaseConflict)
         assert isinstance(await store.claim_lease(KEY, "second", instead_of=HOLDER), LeaseConflict)
 
     async def test_a_lease_is_refused_with_its_owner(self, store: Store, clock: VirtualClock) -> None:
-        """Whoever asks is told who has it since when, never the epoch; the owner itself is refused too."""
+        """The answer says who has it since when, never the epoch; the owner itself is refused too."""
         lease = await taken(store, owner="first", holder=HOLDER)
         clock.advance(30.0)
         for owner in ("second", "first"):
@@ -396,7 +391,7 @@ class LeaseContract:
         await store.close()
 
     async def test_a_session_is_hosted_anew_under_the_next_epoch(self, store: Store) -> None:
-        """Claim and hosting move together; whoever has the older epoch is refused and changes nothing."""
+        """Claim and hosting move together; a process with the older epoch is refused and changes nothing."""
         lease = await store.claim_lease(LeaseKey("claude-a"), "us")
         assert isinstance(lease, Lease)
         first = ManagedSession(

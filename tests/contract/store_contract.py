@@ -75,12 +75,7 @@ def hosting(session_id: SessionId = A, *, epoch: int = 1) -> ManagedSession:
     )
 
 
-@pytest.mark.anyio
 class StoreContract:
-    @pytest.fixture
-    def anyio_backend(self) -> str:
-        return "asyncio"
-
     @pytest.fixture
     def open_store(self) -> OpenStore:
         raise AssertionError("an engine says here how to open an empty store")
@@ -92,7 +87,7 @@ class StoreContract:
         await store.close()
 
     async def test_a_new_store_is_empty(self, store: Store) -> None:
-        """Nothing is there that nobody stored."""
+        """Nothing is there that was not stored."""
         assert await store.sessions() == []
         assert await store.transitions() == []
         assert await store.bookmarks() == []
@@ -192,7 +187,7 @@ class StoreContract:
         assert await store.transitions(parse_session_id("nobody")) == []
 
     async def test_moves_are_counted_since_a_time(self, store: Store) -> None:
-        """By session and standings, from that moment on; what was forgotten since has happened all the same."""
+        """By session and standings, from that moment on; what was forgotten since still counts as happened."""
         back = Transition(A, 9.0, "prompting", "idle", "healthy", "dead", "seen", b"{}")
         await store.record([change(A, at=1.0), change(A, at=2.0), change(A, at=3.0), change(B, at=3.0), back])
         await store.forget([B])
@@ -309,7 +304,7 @@ class StoreContract:
         assert sum(await asyncio.gather(*(store.save_conclusion(conclusion()) for _ in range(20)))) == 1
 
     async def test_closing_finishes_what_was_begun(self, store: Store) -> None:
-        """Whoever asked before the store closed gets a true answer."""
+        """A call from before the store closed gets a true answer."""
         asked = [asyncio.ensure_future(store.record([change(A)])) for _ in range(50)]
         reading = asyncio.ensure_future(store.open_intents())
         await asyncio.sleep(0)

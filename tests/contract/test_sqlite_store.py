@@ -19,8 +19,6 @@ from wakeful.storage.sqlite.errors import StoreBusy, StoreCorrupt, StoreUnwritab
 from wakeful.storage.sqlite.store import SqliteStore
 from wakeful.testing.fault_plan import FaultPlan
 
-pytestmark = pytest.mark.anyio
-
 LATER = Migration(
     MIGRATIONS[-1].version + 1, "-- Two statements; one with a semicolon inside.\nCREATE TABLE later (\n  id TEXT\n);\nINSERT INTO later VALUES ('a;b');\n"
 )  # fmt: skip
@@ -30,11 +28,6 @@ ALL_OF_IT = {
     "hostings": {"SCAN hostings"},
     "sessions": {"SCAN sessions"},
 }
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture
@@ -120,7 +113,7 @@ async def test_operations_that_arrive_during_a_commit_share_the_next_one(path: P
 
 
 async def test_closing_waits_for_those_who_still_wait(path: Path) -> None:
-    """Callers that have not even begun when the store is closed are stored all the same."""
+    """Callers that have not even begun when the store is closed are stored too."""
     store = await SqliteStore.open(path)
     with FaultPlan(("store.commit", 1, "stall")) as plan:
         asked = [asyncio.ensure_future(store.record([change()]))]

@@ -39,7 +39,9 @@ def killed_at(daemon: RunningDaemon, point: str, *command: str) -> None:
     daemon.watch(WAKEFUL_FAULTS=f"{point}:1:kill")
     daemon.up()
     cut_off = daemon.run(*command)
-    assert (cut_off.exit_code, "The daemon ended while it was asked" in cut_off.err) == (3, True), cut_off.err
+    assert (cut_off.exit_code, "The daemon stopped during the request" in cut_off.err) == (3, True), (
+        cut_off.err
+    )
     wait_for(lambda: daemon.has_ended() or None, "death of the daemon")
     del daemon.environ["WAKEFUL_FAULTS"]
     daemon.up()

@@ -13,6 +13,7 @@ import pytest
 
 from crash.forks import Ended, Forks
 from crash.healing_worker import World
+from support.run_program import run_program
 from wakeful.storage.sqlite.store import SqliteStore
 
 WORKER = Path(__file__).with_name("checkpoint_worker.py")
@@ -26,13 +27,8 @@ STORE_POINTS_TRIED = 6
 
 
 def run(worker: Path, mode: str, folder: Path, faults: str = "") -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, str(worker), mode, str(folder)],
-        env={**os.environ, "WAKEFUL_FAULTS": faults},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    return run_program(
+        [sys.executable, str(worker), mode, str(folder)], env={**os.environ, "WAKEFUL_FAULTS": faults}
     )
 
 

@@ -24,13 +24,6 @@ PROCESSES = 8
 CONVERSATIONS = 4
 RACE_SECONDS_MAX = 60
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
@@ -145,7 +138,7 @@ async def test_an_owner_frozen_past_its_lease_is_fenced(database: Path) -> None:
 
 
 async def test_an_owner_that_is_only_slow_completes(database: Path) -> None:
-    """Past its lease, with nobody else there, a run is still its owner's."""
+    """Past its lease, without another worker, a run is still its owner's."""
     store = await stored(database, work(0))
     with holder(database) as slow:
         await lease_ended(store)
@@ -160,7 +153,7 @@ async def test_an_owner_that_is_only_slow_completes(database: Path) -> None:
 async def test_an_owner_killed_between_claim_and_complete(
     database: Path, attempts_max: int, state: WorkState
 ) -> None:
-    """kill -9 leaves a lease that ends by itself; the work is tried again only if somebody approved that."""
+    """kill -9 leaves a lease that ends by itself; the work is tried again only if a person approved that."""
     store = await stored(database, work(0, attempts_max))
     with holder(database) as killed:
         killed.send_signal(signal.SIGKILL)

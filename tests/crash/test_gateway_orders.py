@@ -19,8 +19,7 @@ async def ordered(parts: GatewayParts, life: CrashInjector, command: str) -> Non
     async with crashing_gateway(parts, life) as gateway:
         await gateway.start()
         await parts.clock.run_for(5)
-        parts.chat.write(message(3, command))
-        await parts.clock.run_for(30)
+        await parts.receive(message(3, command), seconds=30)
         if life.is_over:
             return
         parts.sessions.say("tg-99-1", Ended(LATE, stop_reason="end_turn"))
@@ -45,30 +44,26 @@ CASES = [(command, *point) for command in ("/stop", "/new") for point in points(
 
 
 @pytest.mark.parametrize(("command", "point", "nth"), CASES)
-def test_an_order_is_carried_out_once_or_not_at_all(command: str, point: str, nth: int) -> None:
-    """Killed anywhere: whoever was told that it was done never reads the old answer, and nobody is told twice."""
-
-    async def played() -> None:
-        parts = world()
-        await ordered(parts, CrashInjector(point, nth), command)
-        await ordered(parts, CrashInjector(), command)
-        said = [text for _, text, _ in parts.chat.sent]
-        assert len(said) <= 1
-        assert len([each for each in parts.sessions.delivered if each[1] == "work"]) == 1
-        if said:
-            assert LATE not in parts.slate.answers()
-            assert STOPPED_TEXT in parts.slate.answers()
-            assert "behind" not in [each[1] for each in parts.sessions.delivered]
-        parts.chat.write(message(4, "afterwards"))
-        await follow(parts)
-        sessions = {each[1]: each[0] for each in parts.sessions.delivered}
-        if said and command == "/new":
-            assert sessions["afterwards"] != sessions["work"]
-            assert sessions["work"] not in parts.sessions.alive
-        if command == "/stop":
-            assert sessions["afterwards"] == sessions["work"]
-
-    asyncio.run(played())
+async def test_an_order_is_carried_out_once_or_not_at_all(command: str, point: str, nth: int) -> None:
+    """Killed anywhere: a user who read that it was done never reads the old answer, and no message is sent twice."""
+    parts = world()
+    await ordered(parts, CrashInjector(point, nth), command)
+    await ordered(parts, CrashInjector(), command)
+    said = [text for _, text, _ in parts.chat.sent]
+    assert len(said) <= 1
+    assert len([each for each in parts.sessions.delivered if each[1] == "work"]) == 1
+    if said:
+        assert LATE not in parts.slate.answers()
+        assert STOPPED_TEXT in parts.slate.answers()
+        assert "behind" not in [each[1] for each in parts.sessions.delivered]
+    parts.chat.write(message(4, "afterwards"))
+    await follow(parts)
+    sessions = {each[1]: each[0] for each in parts.sessions.delivered}
+    if said and command == "/new":
+        assert sessions["afterwards"] != sessions["work"]
+        assert sessions["work"] not in parts.sessions.alive
+    if command == "/stop":
+        assert sessions["afterwards"] == sessions["work"]
 
 
 async def follow(parts: GatewayParts) -> None:
@@ -81,8 +76,7 @@ async def pressed(parts: GatewayParts, life: CrashInjector) -> None:
     async with crashing_gateway(parts, life) as gateway:
         await gateway.start()
         await parts.clock.run_for(5)
-        parts.chat.write(press(2, "next:regen:1"))
-        await parts.clock.run_for(5)
+        await parts.receive(press(2, "next:regen:1"), seconds=5)
 
 
 def pressing() -> GatewayParts:
@@ -98,14 +92,10 @@ def press_points() -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize(("point", "nth"), press_points())
-def test_a_press_becomes_one_turn(point: str, nth: int) -> None:
+async def test_a_press_becomes_one_turn(point: str, nth: int) -> None:
     """Killed anywhere: the button below an answer is one more prompt and one more answer."""
-
-    async def played() -> None:
-        parts = pressing()
-        await pressed(parts, CrashInjector(point, nth))
-        await pressed(parts, CrashInjector())
-        assert [each[1] for each in parts.sessions.delivered] == ["one", PROMPTS[Action.REGEN]]
-        assert len(parts.slate.answers()) == 2
-
-    asyncio.run(played())
+    parts = pressing()
+    await pressed(parts, CrashInjector(point, nth))
+    await pressed(parts, CrashInjector())
+    assert [each[1] for each in parts.sessions.delivered] == ["one", PROMPTS[Action.REGEN]]
+    assert len(parts.slate.answers()) == 2

@@ -15,7 +15,7 @@ def asking(_prompt: str) -> tuple[PromptTaken, AnswerText, PermissionAsked]:
 
 
 async def one_life(parts: GatewayParts, life: CrashInjector) -> None:
-    """Start a gateway and let an hour pass, or until it is killed; somebody answers what it asks."""
+    """Start a gateway and let an hour pass, or until it is killed; a person answers what it asks."""
     async with crashing_gateway(parts, life) as gateway:
         await gateway.start()
         await parts.clock.run_for(5)
@@ -52,21 +52,17 @@ POINTS = [(point, nth) for point, count in reaches().items() for nth in range(1,
 
 
 @pytest.mark.parametrize(("point", "nth"), POINTS, ids=str)
-def test_killed_anywhere_a_turn_is_asked_once_and_answered_once(point: str, nth: int) -> None:
+async def test_killed_anywhere_a_turn_is_asked_once_and_answered_once(point: str, nth: int) -> None:
     """The next gateway goes on: one prompt, one question, one reply, one answer; at worst an empty placeholder."""
-
-    async def played() -> None:
-        parts = world()
-        await one_life(parts, CrashInjector(point, nth))
-        await one_life(parts, CrashInjector())
-        assert [each[2] for each in parts.sessions.delivered] == ["tg-99-1"]
-        assert parts.slate.answers() == ["Let me see. Done."]
-        # The answer, the question, and at worst a placeholder.
-        assert len(parts.slate.shown) <= 3
-        assert (len(parts.slate.questions()), parts.slate.asked()) == (1, [])
-        assert set(parts.sessions.answers) == {("q1", "allow")}
-
-    asyncio.run(played())
+    parts = world()
+    await one_life(parts, CrashInjector(point, nth))
+    await one_life(parts, CrashInjector())
+    assert [each[2] for each in parts.sessions.delivered] == ["tg-99-1"]
+    assert parts.slate.answers() == ["Let me see. Done."]
+    # The answer, the question, and at worst a placeholder.
+    assert len(parts.slate.shown) <= 3
+    assert (len(parts.slate.questions()), parts.slate.asked()) == (1, [])
+    assert set(parts.sessions.answers) == {("q1", "allow")}
 
 
 def test_every_step_is_a_point() -> None:

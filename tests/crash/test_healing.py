@@ -13,6 +13,7 @@ import pytest
 from crash.forks import Forks
 from crash.healing_worker import World
 from crash.revival_racer import RACERS
+from support.run_program import run_program
 from wakeful.storage.sqlite.store import SqliteStore
 
 WORKER = Path(__file__).with_name("healing_worker.py")
@@ -22,14 +23,7 @@ TRIED_PER_POINT_MAX = 4
 
 def run(mode: str, folder: Path, faults: str = "") -> "subprocess.CompletedProcess[str]":
     environ = {**os.environ, "WAKEFUL_FAULTS": faults}
-    return subprocess.run(
-        [sys.executable, str(WORKER), mode, str(folder)],
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return run_program([sys.executable, str(WORKER), mode, str(folder)], env=environ)
 
 
 def prepared(folder: Path) -> Path:

@@ -12,30 +12,21 @@ from typing import Any
 
 import pytest
 
-from support import prerequisites
 from support.daemon_process import RunningDaemon
-from support.real_clients import ClaudeHome, require, wait_for
+from support.real_clients import ClaudeHome, wait_for
 from wakeful.client.client import DaemonClient
 from wakeful.config.paths import StatePaths
 from wakeful.core.errors import WakefulError
 from wakeful.core.leases import prompt_id_for
-from wakeful.testing.scripted_model import ScriptedModel
 
 POINTS = ("once.asked", "act.intended", "act.done", "once.done")
 SECONDS_MAX = 30.0
 
 
 @pytest.fixture
-def claude_home(tmp_path: Path) -> Iterator[ClaudeHome]:
-    require(prerequisites.CLAUDE)
-    with ScriptedModel() as model, ClaudeHome(tmp_path, model) as home:
-        yield home
-
-
-@pytest.fixture
-def daemon(tmp_path: Path, claude_home: ClaudeHome) -> Iterator[RunningDaemon]:
+def daemon(tmp_path: Path, claude: ClaudeHome) -> Iterator[RunningDaemon]:
     daemon = RunningDaemon(tmp_path / "w")
-    daemon.watch(CLAUDE_CONFIG_DIR=claude_home.home / ".claude")
+    daemon.watch(CLAUDE_CONFIG_DIR=claude.home / ".claude")
     yield daemon
     for record in daemon.sessions():
         if record["pid"] is not None:
@@ -62,7 +53,7 @@ def taken(daemon: RunningDaemon, session_id: str, key: str) -> int:
 
 
 def test_a_prompt_is_delivered_once_wherever_the_daemon_is_killed(
-    daemon: RunningDaemon, claude_home: ClaudeHome
+    daemon: RunningDaemon, claude: ClaudeHome
 ) -> None:
     """Killed before, in and after the act, asked again under the same key: the client has the prompt once."""
     daemon.up()
@@ -71,8 +62,8 @@ def test_a_prompt_is_delivered_once_wherever_the_daemon_is_killed(
         "/api/sessions",
         "first",
         argv=["claude"],
-        cwd=str(claude_home.project),
-        environ=claude_home.environ(),
+        cwd=str(claude.project),
+        environ=claude.environ(),
         terminal=False,
         prompt="hello",
     )

@@ -3,7 +3,6 @@
 import inspect
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from support.queue_app import CHAT, SESSION, QueueAppFixture
 from support.redis_server import RedisServer, require_redis
+from support.run_program import run_program
 from wakeful.watchdog import healing as watchdog_healing, queue_health as watchdog_queue
 from wakeful.watchdog.api import FAILURE_MESSAGE
 
@@ -31,13 +31,9 @@ def bridge(tmp_path: Path) -> Iterator[QueueAppFixture]:
 
 def cycle(bridge: QueueAppFixture, killed_at: str = "") -> None:
     """One cycle of a process of its own; a claim that its death left behind has run out before the next one."""
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, str(WORKER), bridge.server.url, str(bridge.folder)],
         env={**os.environ, "WAKEFUL_FAULTS": f"{killed_at}:1:kill" if killed_at else ""},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
     )
     assert done.returncode == (-9 if killed_at else 0), done.stderr
     client = bridge.server.client()
@@ -89,7 +85,7 @@ def test_killed_anywhere_in_giving_up_its_chat_is_told_once(bridge: QueueAppFixt
 def test_killed_anywhere_in_telling_of_a_stalled_queue_it_is_told(
     bridge: QueueAppFixture, point: str
 ) -> None:
-    """It is written down by whoever comes next, and a worker is asked for once."""
+    """It is written down by the next watchdog, and a worker is asked for once."""
     bridge.run_job("tg_idle_1_2", project="idle", status="pending")
     cycle(bridge, point)
     for _ in range(2):

@@ -109,20 +109,16 @@ async def _reopened(path: Path) -> list[Any]:
         await store.close()
 
 
-def test_a_limited_file_is_told_and_survived(tmp_path: Path) -> None:
+async def test_a_limited_file_is_told_and_survived(tmp_path: Path) -> None:
     """The same where the limit is on the file and not on the disk, with no privilege needed."""
-
-    async def scene() -> None:
-        store = await SqliteStore.open(tmp_path / "wakeful.db")
-        with files_limited(300 << 10):
-            stored, refusal = await fill(store)
-            assert isinstance(refusal, StoreUnwritable)
-            assert len(await store.transitions()) == stored
-        assert await store.record([change(A, 1.0, "again")]) == stored + 1
-        await store.close()
-        assert len(await _reopened(tmp_path / "wakeful.db")) == stored + 1
-
-    asyncio.run(scene())
+    store = await SqliteStore.open(tmp_path / "wakeful.db")
+    with files_limited(300 << 10):
+        stored, refusal = await fill(store)
+        assert isinstance(refusal, StoreUnwritable)
+        assert len(await store.transitions()) == stored
+    assert await store.record([change(A, 1.0, "again")]) == stored + 1
+    await store.close()
+    assert len(await _reopened(tmp_path / "wakeful.db")) == stored + 1
 
 
 def test_a_store_is_not_created_on_a_full_file_system(tmp_path: Path) -> None:
@@ -206,15 +202,11 @@ def test_a_failing_system_call_is_told_and_survived(
     assert told == [code] * 3
 
 
-def test_a_failing_read_is_told_and_survived(tmp_path: Path) -> None:
+async def test_a_failing_read_is_told_and_survived(tmp_path: Path) -> None:
     """A read that fails says so; the next one is answered."""
-
-    async def scene() -> None:
-        store = await SqliteStore.open(tmp_path / "wakeful.db")
-        with FaultPlan(("store.read", 1, "raise:EIO")):
-            with pytest.raises(StoreUnwritable, match="Input/output error"):
-                await store.sessions()
-            assert await store.sessions() == []
-        await store.close()
-
-    asyncio.run(scene())
+    store = await SqliteStore.open(tmp_path / "wakeful.db")
+    with FaultPlan(("store.read", 1, "raise:EIO")):
+        with pytest.raises(StoreUnwritable, match="Input/output error"):
+            await store.sessions()
+        assert await store.sessions() == []
+    await store.close()

@@ -56,9 +56,9 @@ SPOILED: dict[str, tuple[Spoil, type[WakefulError], str]] = {
     "inner page spoiled": (overwritten(PAGE_BYTES, b"\xa5" * 64), StoreCorrupt, "."),
     "garbage": (replaced_by(b"\x13\x37" * 5000), StoreCorrupt, "not a database"),
     "text": (replaced_by(b"{}\n"), StoreCorrupt, "only 3 bytes"),
-    "another program's database": (after_sql("PRAGMA application_id = 1"), StoreForeign, "not a store of Wakeful"),
-    "no application id": (after_sql("PRAGMA application_id = 0"), StoreForeign, "not a store of Wakeful"),
-    "newer": (after_sql("PRAGMA user_version = 999"), StoreNewer, "schema 999, this one knows"),
+    "another program's database": (after_sql("PRAGMA application_id = 1"), StoreForeign, "is not a Wakeful store"),
+    "no application id": (after_sql("PRAGMA application_id = 0"), StoreForeign, "is not a Wakeful store"),
+    "newer": (after_sql("PRAGMA user_version = 999"), StoreNewer, "schema 999; this version knows"),
 }  # fmt: skip
 
 

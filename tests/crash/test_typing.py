@@ -15,10 +15,8 @@ from typing import Final
 
 import pytest
 
-from support import prerequisites
 from support.daemon_process import RunningDaemon
-from support.real_clients import ClaudeHome, TmuxSession, end_tmux, require, require_tmux, tmux, wait_for
-from wakeful.testing.scripted_model import ScriptedModel
+from support.real_clients import ClaudeHome, TmuxSession, end_tmux, require_tmux, tmux, wait_for
 
 NAME: Final = "typist"
 FIRST, SECOND = "the first of two prompts", "a second prompt"
@@ -180,13 +178,6 @@ def test_killed_at_any_moment_every_prompt_is_sent_once_or_not_at_all(typist: Ty
         expected.append(f"after {number}")
         wait_for(partial(is_said, expected[-1], typist.lines), "prompts")
         assert typist.lines() == expected, f"round {number}: {told}"
-
-
-@pytest.fixture
-def claude(tmp_path: Path) -> Iterator[ClaudeHome]:
-    require(prerequisites.CLAUDE)
-    with ScriptedModel() as model, ClaudeHome(tmp_path, model) as home:
-        yield home
 
 
 def said_by_people(claude: ClaudeHome) -> list[str]:

@@ -1,4 +1,4 @@
-"""Claims about a daemon that is killed with -9 in every phase of a wake: nobody is woken twice, and nothing stays open."""
+"""Claims about a daemon that is killed with -9 in every phase of a wake: no agent is woken twice, and nothing stays open."""
 
 import asyncio
 import os
@@ -11,6 +11,7 @@ from pathlib import Path
 from crash.wake_worker import FIRST_WALL, wake
 from support.daemon_process import RunningDaemon
 from support.real_clients import require_tmux, tmux, wait_for
+from support.run_program import run_program
 from wakeful.judging.wake_eligibility import IneligibilityReason
 
 WORKER = Path(__file__).with_name("wake_worker.py")
@@ -23,13 +24,9 @@ FIRST_GIVEN = PHASES.index("world.prompted")
 
 
 def run(mode: str, folder: Path, faults: str = "") -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
+    return run_program(
         [sys.executable, str(WORKER), mode, str(folder)],
         env={**os.environ, "WAKEFUL_FAULTS": faults, "PYTHONPATH": str(WORKER.parents[1])},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
     )
 
 
@@ -72,13 +69,8 @@ STARTING = (
 
 def killed_while_starting(daemon: RunningDaemon, phase: str) -> "subprocess.CompletedProcess[str]":
     """What a daemon said that died in this phase of its start."""
-    return subprocess.run(
-        daemon.argv("up", "--port", "0"),
-        env={**daemon.environ, "WAKEFUL_FAULTS": f"{phase}:1:kill"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    return run_program(
+        daemon.argv("up", "--port", "0"), env={**daemon.environ, "WAKEFUL_FAULTS": f"{phase}:1:kill"}
     )
 
 

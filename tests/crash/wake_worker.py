@@ -86,7 +86,7 @@ async def wake(folder: Path, wall: float) -> tuple[WakeAnswer, HeartbeatStatus]:
     await reconcile(store, house.gate, house.holdings, house.world)
     house.settle()
     faults.fault_point("daemon.judged")
-    record = house.roster.sessions[subject(NAME).id].record
+    record = house.registry.sessions[subject(NAME).id].record
     assert record is not None, "judged before anybody can be woken"
     await house.wakes.restore()
     answer = await house.wakes.wake("fox")

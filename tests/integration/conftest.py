@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, BrowserContext
 
 from support import prerequisites
 from support.chromium import chromium
+from support.queue_app import QueueAppFixture
 from support.real_clients import ClaudeHome, CodexHome, end_tmux, require, require_tmux
-from support.redis_server import RedisServer, require_redis
+from support.redis_server import RedisServer
+from support.supervisor_fixture import HttpFixture, open_http_fixture
 from support.tmux_server import Server
 from wakeful.testing.scripted_model import ScriptedModel
 
@@ -53,12 +56,28 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
-def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """A Redis of one's own. Its folder has a short name: a socket's path has 107 bytes at most."""
-    require_redis()
-    server = RedisServer(tmp_path_factory.mktemp("r"))
-    yield server
-    server.end()
+def bridge(redis_server: RedisServer, tmp_path: Path) -> QueueAppFixture:
+    """An application that keeps its queue in Redis."""
+    return QueueAppFixture(redis_server, tmp_path)
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for a journal, and a home of its own for checkpoints."""
+    monkeypatch.setenv("WAKEFUL_HOME", str(tmp_path / "home"))
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def doors(tmp_path: Path) -> Iterator[HttpFixture]:
+    with open_http_fixture(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def owner(doors: HttpFixture) -> Iterator[httpx.Client]:
+    with doors.socket() as client:
+        yield client
 
 
 @pytest.fixture
@@ -70,14 +89,14 @@ def quick_starts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One for all tests of a module: while it is open its loop is this thread's, and nobody else can have one."""
+    """One for all tests of a module: while it is open its loop is this thread's, and no other loop can run in it."""
     with chromium() as opened:
         yield opened
 
 
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
-    """A browser that knows nobody."""
+    """A browser without any login."""
     opened = browser.new_context(locale="en-GB")
     yield opened
     opened.close()

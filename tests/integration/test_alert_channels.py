@@ -24,30 +24,30 @@ from wakeful.alerts.model import Alert, AlertKind, AlertRules
 from wakeful.alerts.outbox import AlertOutbox
 from wakeful.alerts.pending import PendingAlert
 from wakeful.alerts.ping import Ping
+from wakeful.config.paths import StatePaths
+from wakeful.config.schema import AlertsConfig, Config
 from wakeful.core.errors import ExtraMissing
+from wakeful.daemon.daemon import Daemon
+from wakeful.daemon.host import JUDGING
 from wakeful.integrations import apprise as apprise_messenger, telegram as telegram_messenger
 from wakeful.integrations.apprise import AppriseMessenger, scheme
 from wakeful.integrations.desktop import DesktopMessenger, has_desktop
 from wakeful.integrations.telegram import TelegramMessenger
 from wakeful.integrations.tmux.server import is_visible
 from wakeful.linux.clock import SystemClock
+from wakeful.sources.folder_watch import FolderWatch
 from wakeful.storage.base import Note
 from wakeful.storage.sqlite.store import SqliteStore
 from wakeful.testing.virtual_clock import VirtualClock, settle
 
 # apprise loads all of its plugins, some of which load what Python is about to drop.
-pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 # Too short for the shape that redaction knows: only taking out the token itself helps.
 TOKEN = "654321:a-token-nobody-sees"
 SENT = answer(
     200,
     {"ok": True, "result": {"message_id": 1, "date": 1, "chat": {"id": 7, "type": "private"}, "text": "t"}},
 )
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def telegram_says(status: int, description: str, **parameters: object) -> Behaviour:
@@ -120,7 +120,7 @@ async def test_a_telegram_that_is_not_there_refuses() -> None:
 async def test_what_breaks_off_after_sending_is_in_doubt(
     behaviour: Behaviour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Dropped, silent, timed out behind a gateway, not HTTP: nobody knows, within the deadline."""
+    """Dropped, silent, timed out behind a gateway, not HTTP: unknown, within the deadline."""
     monkeypatch.setattr(telegram_messenger, "ANSWER_SECONDS_MAX", 0.3)
     async with telegram(behaviour) as (server, messenger):
         problem = await failure(messenger)
@@ -195,7 +195,7 @@ async def test_an_apprise_that_hangs_blocks_nobody(monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def log_file(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """The daemon's log at its most talkative; pytest's own also shows what nobody else is shown."""
+    """The daemon's log at its most talkative; pytest's own also shows what no other log shows."""
     written = io.StringIO()
     monkeypatch.setattr(logging.root, "handlers", [*logging.root.handlers, logging.StreamHandler(written)])
     monkeypatch.setattr(logging.root, "level", logging.DEBUG)
@@ -248,7 +248,7 @@ async def test_a_desktop_that_shows_nothing_refuses() -> None:
 def desktop(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Desktop]:
-    """A session bus with somebody who shows notices, then without."""
+    """A session bus with a program that shows notices, then without."""
     require_programs("dbus-daemon", "notify-send")
     desktop = Desktop(tmp_path, shows=request.param)
     for name, value in desktop.environ.items():
@@ -258,7 +258,7 @@ def desktop(
 
 
 def test_the_real_notify_send_reaches_whoever_shows_notices(desktop: Desktop) -> None:
-    """What was said stands on the desktop, its markup as text; where nobody shows it, that is said."""
+    """What was said stands on the desktop, its markup as text; where no program shows it, that is said."""
     problem = None
     try:
         asyncio.run(DesktopMessenger().send("--shop needs you\n<b>&\nline 2"))
@@ -309,7 +309,42 @@ async def test_a_ping_without_its_library_names_the_command(monkeypatch: pytest.
     """`wakeful status` shows why nothing is pinged."""
     monkeypatch.setitem(sys.modules, "httpx", None)
     with pytest.raises(ExtraMissing, match=r"ping_url needs httpx.*pip install 'wakeful\[alerts\]'"):
-        await Ping("http://127.0.0.1:9/", VirtualClock()).run()
+        await Ping("http://127.0.0.1:9/", VirtualClock(), lambda: True).run()
+
+
+async def test_a_daemon_that_cannot_judge_does_not_ping(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the outside service would take it for healthy."""
+    pings: list[str] = []
+
+    async def ping(self: Ping) -> None:
+        pings.append(self._url)
+
+    monkeypatch.setattr(Ping, "_ping", ping)
+    store = await SqliteStore.open(tmp_path / "wakeful.db")
+    async with FolderWatch() as folders:
+        config = Config(alerts=AlertsConfig(ping_url="https://ping.test"))
+        daemon = Daemon(config, StatePaths(str(tmp_path / "state")), store, folders, {})
+        daemon.failures.on_failure(JUDGING, ValueError("a rule"))
+        tasks = [_start_ping(daemon)]
+        await settle()
+        assert pings == []
+        daemon.failures.on_success(JUDGING)
+        tasks.append(_start_ping(daemon))
+        await settle()
+        assert pings == ["https://ping.test"]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await daemon.healing.close()
+        daemon.exits.close()
+    await store.close()
+
+
+def _start_ping(daemon: Daemon) -> asyncio.Task[None]:
+    run = next(run for run, consequence in daemon.healing.tasks() if consequence == "nobody is pinged")
+    return asyncio.create_task(run())
 
 
 def _has_got(server: ScriptedHttp, count: int) -> bool:
@@ -366,7 +401,7 @@ async def test_a_pane_is_visible_where_a_client_shows_it(server: Server) -> None
 
 
 async def test_the_outbox_obeys_telegram_and_delivers_once(tmp_path: Path) -> None:
-    """The whole way with a real store: 429 first, then taken; after a restart nobody is told again."""
+    """The whole way with a real store: 429 first, then taken; after a restart nothing is sent again."""
     clock = SystemClock()
     store = await SqliteStore.open(tmp_path / "wakeful.db")
     limited = telegram_says(429, "Too Many Requests", retry_after=1)

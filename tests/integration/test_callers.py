@@ -120,7 +120,7 @@ def test_the_daemon_knows_its_agents_children(daemon: RunningDaemon, tmp_path: P
         daemon.wait_for_session(lambda record: record["session_alive"], "living session")
         assert agent.ask(daemon.argv("down")).exit_code == 1
         marked = daemon.run("session", "adopt", SESSION, environ={"CLAUDE_CODE_SESSION_ID": CONVERSATION})
-        assert (marked.exit_code, "Decisions are for people" in marked.err) == (1, True)
+        assert (marked.exit_code, "Only people may decide" in marked.err) == (1, True)
         assert daemon.run("session", "adopt", SESSION).exit_code == 0
 
 

@@ -126,111 +126,91 @@ async def question(driver: ClaudeDriver, hosting: ManagedSession) -> PermissionQ
     return await until(look, "question")
 
 
-def test_from_start_to_stop(claude_home: ClaudeHome, driver: ClaudeDriver, root: Path) -> None:
+async def test_from_start_to_stop(claude_home: ClaudeHome, driver: ClaudeDriver, root: Path) -> None:
     """It starts without a prompt, answers two, is never started twice, and a stop leaves nothing of it."""
-
-    async def scenario() -> None:
-        request = order_for(claude_home)
-        managed = hosted(await driver.start(request))
-        assert (managed.session_id, managed.epoch) == (f"claude-{request.conversation_id}", 1)
-        assert managed.process is not None
-        assert proc.environ_value(managed.process.pid, "WAKEFUL_SESSION") == managed.session_id
-        assert proc.environ_value(managed.process.pid, "WAKEFUL_INTENT") == request.intent_id
-        twin = await driver.start(request)
-        assert (twin.outcome, twin.hosting) == (ActionOutcome.DECLINED, None)
-        for number in (1, 2):
-            result = await driver.deliver(managed, script({"text": f"answer {number}"}))
-            assert (result.outcome, result.words) == (ActionOutcome.CONFIRMED, "its turn began")
-            assert (await results(managed, number))[-1] == f"answer {number}"
-        assert (await driver.interrupt(managed)).outcome is ActionOutcome.DECLINED
-        stopped = await driver.stop(managed)
-        assert stopped.outcome is ActionOutcome.CONFIRMED
-        assert "SIGINT" in stopped.words
-        assert proc.state_of(managed.process) is ProcessState.DEAD
-        again = await driver.stop(managed)
-        assert (again.outcome, again.words) == (ActionOutcome.CONFIRMED, "its process had ended already")
-
-    asyncio.run(scenario())
+    request = order_for(claude_home)
+    managed = hosted(await driver.start(request))
+    assert (managed.session_id, managed.epoch) == (f"claude-{request.conversation_id}", 1)
+    assert managed.process is not None
+    assert proc.environ_value(managed.process.pid, "WAKEFUL_SESSION") == managed.session_id
+    assert proc.environ_value(managed.process.pid, "WAKEFUL_INTENT") == request.intent_id
+    twin = await driver.start(request)
+    assert (twin.outcome, twin.hosting) == (ActionOutcome.DECLINED, None)
+    for number in (1, 2):
+        result = await driver.deliver(managed, script({"text": f"answer {number}"}))
+        assert (result.outcome, result.words) == (ActionOutcome.CONFIRMED, "its turn began")
+        assert (await results(managed, number))[-1] == f"answer {number}"
+    assert (await driver.interrupt(managed)).outcome is ActionOutcome.DECLINED
+    stopped = await driver.stop(managed)
+    assert stopped.outcome is ActionOutcome.CONFIRMED
+    assert "SIGINT" in stopped.words
+    assert proc.state_of(managed.process) is ProcessState.DEAD
+    again = await driver.stop(managed)
+    assert (again.outcome, again.words) == (ActionOutcome.CONFIRMED, "its process had ended already")
     assert claude_home.pids() == []
     assert list(root.iterdir()) == []
 
 
-def test_a_question_is_allowed_and_another_denied(claude_home: ClaudeHome, driver: ClaudeDriver) -> None:
+async def test_a_question_is_allowed_and_another_denied(
+    claude_home: ClaudeHome, driver: ClaudeDriver
+) -> None:
     """An allowed call runs as it was asked for, a denied one does not, and no question is answered twice."""
-
-    async def scenario() -> None:
-        prompt = script(tool("touch allowed; true"), tool("touch denied; true"), {"text": "done"})
-        managed = hosted(await driver.start(order_for(claude_home, prompt=prompt)))
-        first = await question(driver, managed)
-        assert (first.tool, "touch allowed; true" in first.untrusted) == ("Bash", True)
-        assert (
-            await driver.answer(managed, first.id, PermissionReply.ALLOW)
-        ).outcome is ActionOutcome.CONFIRMED
-        assert (
-            await driver.answer(managed, first.id, PermissionReply.ALLOW)
-        ).outcome is ActionOutcome.DECLINED
-        second = await question(driver, managed)
-        assert (
-            await driver.answer(managed, second.id, PermissionReply.DENY)
-        ).outcome is ActionOutcome.CONFIRMED
-        assert await results(managed, 1) == ["done"]
-        await driver.stop(managed)
-
-    asyncio.run(scenario())
+    prompt = script(tool("touch allowed; true"), tool("touch denied; true"), {"text": "done"})
+    managed = hosted(await driver.start(order_for(claude_home, prompt=prompt)))
+    first = await question(driver, managed)
+    assert (first.tool, "touch allowed; true" in first.untrusted) == ("Bash", True)
+    assert (await driver.answer(managed, first.id, PermissionReply.ALLOW)).outcome is ActionOutcome.CONFIRMED
+    assert (await driver.answer(managed, first.id, PermissionReply.ALLOW)).outcome is ActionOutcome.DECLINED
+    second = await question(driver, managed)
+    assert (await driver.answer(managed, second.id, PermissionReply.DENY)).outcome is ActionOutcome.CONFIRMED
+    assert await results(managed, 1) == ["done"]
+    await driver.stop(managed)
     assert [path.name for path in claude_home.project.iterdir()] == ["allowed"]
 
 
-def test_interrupted_in_a_tool_it_goes_on(claude_home: ClaudeHome, driver: ClaudeDriver) -> None:
+async def test_interrupted_in_a_tool_it_goes_on(claude_home: ClaudeHome, driver: ClaudeDriver) -> None:
     """The tool ends, the process stays, and the next prompt is answered; one given meanwhile is not lost."""
-
-    async def scenario() -> None:
-        prompt = script(tool("sleep 60"), {"text": "never"})
-        managed = hosted(await driver.start(order_for(claude_home, argv=ALLOWED, prompt=prompt)))
-        tool_pid = await asyncio.to_thread(claude_home.wait_for_tool, "sleep")
-        meanwhile = await driver.deliver(managed, script({"text": "meanwhile"}))
-        assert (meanwhile.outcome, meanwhile.words) == (
-            ActionOutcome.CONFIRMED,
-            "it has the prompt and works on",
-        )
-        result = await driver.interrupt(managed)
-        assert (result.outcome, result.words) == (ActionOutcome.CONFIRMED, "its turn was interrupted")
-        # The client says that the turn is over before it has ended the tool.
-        await until(lambda: _ended(tool_pid), "end of the tool")
-        assert (await results(managed, 2))[1] == "meanwhile"
-        assert (await driver.deliver(managed, script({"text": "went on"}))).outcome is ActionOutcome.CONFIRMED
-        assert (await results(managed, 3))[2] == "went on"
-        assert managed.process is not None
-        assert proc.state_of(managed.process) is ProcessState.ALIVE
-        await driver.stop(managed)
-
-    asyncio.run(scenario())
+    prompt = script(tool("sleep 60"), {"text": "never"})
+    managed = hosted(await driver.start(order_for(claude_home, argv=ALLOWED, prompt=prompt)))
+    tool_pid = await asyncio.to_thread(claude_home.wait_for_tool, "sleep")
+    meanwhile = await driver.deliver(managed, script({"text": "meanwhile"}))
+    assert (meanwhile.outcome, meanwhile.words) == (
+        ActionOutcome.CONFIRMED,
+        "it has the prompt and works on",
+    )
+    result = await driver.interrupt(managed)
+    assert (result.outcome, result.words) == (ActionOutcome.CONFIRMED, "its turn was interrupted")
+    # The client says that the turn is over before it has ended the tool.
+    await until(lambda: _ended(tool_pid), "end of the tool")
+    assert (await results(managed, 2))[1] == "meanwhile"
+    assert (await driver.deliver(managed, script({"text": "went on"}))).outcome is ActionOutcome.CONFIRMED
+    assert (await results(managed, 3))[2] == "went on"
+    assert managed.process is not None
+    assert proc.state_of(managed.process) is ProcessState.ALIVE
+    await driver.stop(managed)
 
 
-def test_killed_in_a_tool_and_resumed(claude_home: ClaudeHome, driver: ClaudeDriver) -> None:
+async def test_killed_in_a_tool_and_resumed(claude_home: ClaudeHome, driver: ClaudeDriver) -> None:
     """Its orphan is ended with it, the same conversation goes on, and the agent is told what was interrupted."""
-
-    async def scenario() -> None:
-        request = order_for(claude_home, argv=ALLOWED, prompt=script(tool("sleep 60"), {"text": "never"}))
-        managed = hosted(await driver.start(request))
-        orphan = await asyncio.to_thread(claude_home.wait_for_tool, "sleep")
-        assert managed.process is not None
-        os.kill(managed.process.pid, signal.SIGKILL)
-        await until(lambda: _gone(managed), "death")
-        assert (await driver.deliver(managed, "hello")).outcome is ActionOutcome.INEFFECTIVE
-        assert proc.identify(orphan) is not None
-        stopped = await driver.stop(managed)
-        assert stopped.outcome is ActionOutcome.CONFIRMED
-        assert "it left behind were ended" in stopped.words
-        assert proc.identify(orphan) is None
-        told = brief([BriefedCall("Bash", "sleep 60", 70.0)])
-        prompt = f"{told} {script({'text': 'back again'})}"
-        again = hosted(
-            await driver.start(replace(request, resume=True, epoch=2, argv=("claude",), prompt=prompt))
-        )
-        assert await results(again, 1) == ["back again"]
-        await driver.stop(again)
-
-    asyncio.run(scenario())
+    request = order_for(claude_home, argv=ALLOWED, prompt=script(tool("sleep 60"), {"text": "never"}))
+    managed = hosted(await driver.start(request))
+    orphan = await asyncio.to_thread(claude_home.wait_for_tool, "sleep")
+    assert managed.process is not None
+    os.kill(managed.process.pid, signal.SIGKILL)
+    await until(lambda: _gone(managed), "death")
+    assert (await driver.deliver(managed, "hello")).outcome is ActionOutcome.INEFFECTIVE
+    assert proc.identify(orphan) is not None
+    stopped = await driver.stop(managed)
+    assert stopped.outcome is ActionOutcome.CONFIRMED
+    assert "it left behind were ended" in stopped.words
+    assert proc.identify(orphan) is None
+    told = brief([BriefedCall("Bash", "sleep 60", 70.0)])
+    prompt = f"{told} {script({'text': 'back again'})}"
+    again = hosted(
+        await driver.start(replace(request, resume=True, epoch=2, argv=("claude",), prompt=prompt))
+    )
+    assert await results(again, 1) == ["back again"]
+    await driver.stop(again)
     (transcript,) = claude_home.logs()
     assert b"begun 1 min before" in transcript.read_bytes()
 
@@ -244,7 +224,7 @@ async def _gone(hosting: ManagedSession) -> bool | None:
     return True if proc.state_of(hosting.process) is ProcessState.DEAD else None
 
 
-def test_it_outlives_its_driver(claude_home: ClaudeHome, driver: ClaudeDriver, root: Path) -> None:
+async def test_it_outlives_its_driver(claude_home: ClaudeHome, driver: ClaudeDriver, root: Path) -> None:
     """The driving process killed -9 in the middle of a turn: the turn ends well, and another one delivers the next."""
     request = order_for(claude_home, argv=ALLOWED, prompt=script(tool("sleep 2"), {"text": "survived"}))
     driving = subprocess.Popen(
@@ -257,57 +237,43 @@ def test_it_outlives_its_driver(claude_home: ClaudeHome, driver: ClaudeDriver, r
         claude_home.wait_for_tool("sleep")
         driving.kill()
         driving.wait()
-
-    async def scenario() -> None:
-        assert await results(managed, 1) == ["survived"]
-        assert (await driver.deliver(managed, script({"text": "next"}))).outcome is ActionOutcome.CONFIRMED
-        assert (await results(managed, 2))[1] == "next"
-        assert (await driver.stop(managed)).outcome is ActionOutcome.CONFIRMED
-
-    asyncio.run(scenario())
+    assert await results(managed, 1) == ["survived"]
+    assert (await driver.deliver(managed, script({"text": "next"}))).outcome is ActionOutcome.CONFIRMED
+    assert (await results(managed, 2))[1] == "next"
+    assert (await driver.stop(managed)).outcome is ActionOutcome.CONFIRMED
     assert claude_home.pids() == []
 
 
-def test_a_client_that_does_not_read_blocks_nobody(claude_home: ClaudeHome, root: Path) -> None:
-    """Stopped, it takes a prompt later and nobody claims more; what does not fit is not written at all."""
+async def test_a_client_that_does_not_read_blocks_nobody(claude_home: ClaudeHome, root: Path) -> None:
+    """Stopped, it takes a prompt later and the answer claims no more; what does not fit is not written at all."""
     driver = ClaudeDriver(root, SystemClock(), DriverTimeouts(write=0.2, take=0.5))
-
-    async def scenario() -> None:
-        managed = hosted(await driver.start(order_for(claude_home)))
-        assert managed.process is not None
-        os.kill(managed.process.pid, signal.SIGSTOP)
-        later = await driver.deliver(managed, script({"text": "later"}))
-        assert later.outcome is ActionOutcome.UNVERIFIED
-        began = time.monotonic()
-        full = await driver.deliver(managed, "x" * 1024 * 1024)
-        assert (full.outcome, "full" in full.words) == (ActionOutcome.INEFFECTIVE, True)
-        assert time.monotonic() - began < 10.0
-        os.kill(managed.process.pid, signal.SIGCONT)
-        assert await results(managed, 1) == ["later"]
-        # A prompt of the largest size goes through as soon as it reads.
-        assert (
-            await driver.deliver(managed, "\n\t" * (512 * 1024 - 1) + "y")
-        ).outcome is ActionOutcome.CONFIRMED
-        await results(managed, 2)
-        await driver.stop(managed)
-
-    asyncio.run(scenario())
+    managed = hosted(await driver.start(order_for(claude_home)))
+    assert managed.process is not None
+    os.kill(managed.process.pid, signal.SIGSTOP)
+    later = await driver.deliver(managed, script({"text": "later"}))
+    assert later.outcome is ActionOutcome.UNVERIFIED
+    began = time.monotonic()
+    full = await driver.deliver(managed, "x" * 1024 * 1024)
+    assert (full.outcome, "full" in full.words) == (ActionOutcome.INEFFECTIVE, True)
+    assert time.monotonic() - began < 10.0
+    os.kill(managed.process.pid, signal.SIGCONT)
+    assert await results(managed, 1) == ["later"]
+    # A prompt of the largest size goes through as soon as it reads.
+    assert (await driver.deliver(managed, "\n\t" * (512 * 1024 - 1) + "y")).outcome is ActionOutcome.CONFIRMED
+    await results(managed, 2)
+    await driver.stop(managed)
 
 
-def test_a_long_output_begins_anew_between_turns(
+async def test_a_long_output_begins_anew_between_turns(
     claude_home: ClaudeHome, driver: ClaudeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its file does not grow for ever, and the prompt that finds it too long is answered in the new one."""
     monkeypatch.setattr("wakeful.integrations.claude_code.stream_json.OUTPUT_BYTES_MAX", 0)
-
-    async def scenario() -> None:
-        managed = hosted(await driver.start(order_for(claude_home, prompt=script({"text": "first"}))))
-        assert await results(managed, 1) == ["first"]
-        assert (await driver.deliver(managed, script({"text": "second"}))).outcome is ActionOutcome.CONFIRMED
-        assert await results(managed, 1) == ["second"]
-        await driver.stop(managed)
-
-    asyncio.run(scenario())
+    managed = hosted(await driver.start(order_for(claude_home, prompt=script({"text": "first"}))))
+    assert await results(managed, 1) == ["first"]
+    assert (await driver.deliver(managed, script({"text": "second"}))).outcome is ActionOutcome.CONFIRMED
+    assert await results(managed, 1) == ["second"]
+    await driver.stop(managed)
 
 
 def test_what_ends_at_once_says_why_without_secrets(

@@ -88,162 +88,136 @@ def said(hosting: ManagedSession) -> str:
     return (Path(hosting.folder) / "out.jsonl").read_text()
 
 
-def test_a_client_that_came_and_went_unseen_is_known_to_be_gone(
+async def test_a_client_that_came_and_went_unseen_is_known_to_be_gone(
     codex_home: CodexHome, driver: CodexDriver, root: Path
 ) -> None:
     """Wakeful ends before its client has named the conversation, and the client ends before Wakeful is back."""
-
-    async def scenario() -> None:
-        request = order_for(codex_home, script({"text": "done"}))
-        folder = root / f"new-{request.intent_id}"
-        starting = asyncio.create_task(driver.start(request))
-        await until((folder / "process").is_file, "start of the client")
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
-        assert folder.is_dir(), "its conversation had no name yet"
-        await until(lambda: "turn.completed" in (folder / "out.jsonl").read_text(), "end of its turn")
-        later = CodexDriver(root, SystemClock(), codex_home.environ())
-        planned = ManagedSession(
-            SessionId(""), ConversationId(""), "codex", request.cwd, request.argv, 1, 0.0
-        )
-        await until(
-            lambda: not proc.processes_with_variable(INTENT_VARIABLE, request.intent_id, os.getuid()),
-            "end of its process",
-        )
-        result = await later.find_started(planned, request.intent_id, ())
-        assert result is not None
-        assert is_gone(hosted(result))
-
-    asyncio.run(scenario())
+    request = order_for(codex_home, script({"text": "done"}))
+    folder = root / f"new-{request.intent_id}"
+    starting = asyncio.create_task(driver.start(request))
+    await until((folder / "process").is_file, "start of the client")
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    assert folder.is_dir(), "its conversation had no name yet"
+    await until(lambda: "turn.completed" in (folder / "out.jsonl").read_text(), "end of its turn")
+    later = CodexDriver(root, SystemClock(), codex_home.environ())
+    planned = ManagedSession(SessionId(""), ConversationId(""), "codex", request.cwd, request.argv, 1, 0.0)
+    await until(
+        lambda: not proc.processes_with_variable(INTENT_VARIABLE, request.intent_id, os.getuid()),
+        "end of its process",
+    )
+    result = await later.find_started(planned, request.intent_id, ())
+    assert result is not None
+    assert is_gone(hosted(result))
 
 
-def test_a_prompt_whose_taker_died_in_the_hand_over_is_known_by_what_the_client_said(
+async def test_a_prompt_whose_taker_died_in_the_hand_over_is_known_by_what_the_client_said(
     codex_home: CodexHome, driver: CodexDriver, root: Path
 ) -> None:
     """The next daemon says that it was done, and does it no second time; a prompt that never arrived is given."""
-
-    async def scenario() -> None:
-        request = order_for(codex_home, script({"text": "first"}), prompt_id="one")
-        managed = hosted(await driver.start(request))
-        await until(lambda: "turn.completed" in said(managed), "end of the first turn")
-        assert (driver.has_prompt(managed, "one"), driver.has_prompt(managed, "two")) == (True, False)
-        prompt = script({"text": "second"})
-        await driver.deliver_once(managed, prompt, "two", again=False)
-        await until(lambda: "turn.completed" in said(managed), "end of the second turn")
-        # What the one that died knew is lost: `hosting` is as it was before.
-        calls = len(codex_home.model.requests)
-        later = CodexDriver(root, SystemClock(), codex_home.environ())
-        result = await later.deliver_once(managed, prompt, "two", again=True)
-        assert (result.outcome, result.words) == (ActionOutcome.CONFIRMED, "it has had this prompt already")
-        assert len(codex_home.model.requests) == calls
-        third = hosted(await later.deliver_once(managed, script({"text": "third"}), "three", again=True))
-        await until(lambda: "turn.completed" in said(third), "end of the third turn")
-        # A process that somebody else started since, a healer's, does not make it forget.
-        healed = hosted(await later.deliver(third, script({"text": "fourth"})))
-        await until(lambda: "turn.completed" in said(healed), "end of the fourth turn")
-        calls = len(codex_home.model.requests)
-        had = await later.deliver_once(healed, script({"text": "third"}), "three", again=True)
-        assert (had.outcome, len(codex_home.model.requests)) == (ActionOutcome.CONFIRMED, calls)
-        (root / managed.session_id / "prompt").unlink()
-        unknown = await later.deliver_once(managed, prompt, "three", again=True)
-        assert unknown.outcome is ActionOutcome.UNVERIFIED, "a folder of an earlier version says nothing"
-        await later.stop(third)
-
-    asyncio.run(scenario())
+    request = order_for(codex_home, script({"text": "first"}), prompt_id="one")
+    managed = hosted(await driver.start(request))
+    await until(lambda: "turn.completed" in said(managed), "end of the first turn")
+    assert (driver.has_prompt(managed, "one"), driver.has_prompt(managed, "two")) == (True, False)
+    prompt = script({"text": "second"})
+    await driver.deliver_once(managed, prompt, "two", again=False)
+    await until(lambda: "turn.completed" in said(managed), "end of the second turn")
+    # What the one that died knew is lost: `hosting` is as it was before.
+    calls = len(codex_home.model.requests)
+    later = CodexDriver(root, SystemClock(), codex_home.environ())
+    result = await later.deliver_once(managed, prompt, "two", again=True)
+    assert (result.outcome, result.words) == (ActionOutcome.CONFIRMED, "it has had this prompt already")
+    assert len(codex_home.model.requests) == calls
+    third = hosted(await later.deliver_once(managed, script({"text": "third"}), "three", again=True))
+    await until(lambda: "turn.completed" in said(third), "end of the third turn")
+    # A process that somebody else started since, a healer's, does not make it forget.
+    healed = hosted(await later.deliver(third, script({"text": "fourth"})))
+    await until(lambda: "turn.completed" in said(healed), "end of the fourth turn")
+    calls = len(codex_home.model.requests)
+    had = await later.deliver_once(healed, script({"text": "third"}), "three", again=True)
+    assert (had.outcome, len(codex_home.model.requests)) == (ActionOutcome.CONFIRMED, calls)
+    (root / managed.session_id / "prompt").unlink()
+    unknown = await later.deliver_once(managed, prompt, "three", again=True)
+    assert unknown.outcome is ActionOutcome.UNVERIFIED, "a folder of an earlier version says nothing"
+    await later.stop(third)
 
 
-def test_from_prompt_to_prompt_to_stop(codex_home: CodexHome, driver: CodexDriver, root: Path) -> None:
+async def test_from_prompt_to_prompt_to_stop(codex_home: CodexHome, driver: CodexDriver, root: Path) -> None:
     """A new conversation names itself, the next prompt goes on in it, and a stop leaves nothing."""
-
-    async def scenario() -> None:
-        managed = hosted(await driver.start(order_for(codex_home, script({"text": "first"}))))
-        assert managed.session_id == f"codex-{managed.conversation_id}"
-        assert managed.folder == str(root / managed.session_id)
-        await until(lambda: "turn.completed" in said(managed), "end of the first turn")
-        # Right after its last word: the process is given the moment it needs to leave.
-        result = await driver.deliver(managed, f"--help {script({'text': 'second'})}")
-        again = hosted(result)
-        assert again.conversation_id == managed.conversation_id
-        await until(lambda: '"second"' in said(again), "second answer")
-        assert (await driver.answer(again, "any", PermissionReply.ALLOW)).outcome is ActionOutcome.DECLINED
-        assert (await driver.stop(again)).outcome is ActionOutcome.CONFIRMED
-
-    asyncio.run(scenario())
+    managed = hosted(await driver.start(order_for(codex_home, script({"text": "first"}))))
+    assert managed.session_id == f"codex-{managed.conversation_id}"
+    assert managed.folder == str(root / managed.session_id)
+    await until(lambda: "turn.completed" in said(managed), "end of the first turn")
+    # Right after its last word: the process is given the moment it needs to leave.
+    result = await driver.deliver(managed, f"--help {script({'text': 'second'})}")
+    again = hosted(result)
+    assert again.conversation_id == managed.conversation_id
+    await until(lambda: '"second"' in said(again), "second answer")
+    assert (await driver.answer(again, "any", PermissionReply.ALLOW)).outcome is ActionOutcome.DECLINED
+    assert (await driver.stop(again)).outcome is ActionOutcome.CONFIRMED
     assert len(codex_home.logs()) == 1
     assert codex_home.pids() == []
     assert list(root.iterdir()) == []
 
 
-def test_interrupted_in_a_tool_it_goes_on(codex_home: CodexHome, driver: CodexDriver) -> None:
+async def test_interrupted_in_a_tool_it_goes_on(codex_home: CodexHome, driver: CodexDriver) -> None:
     """The native process is the one held; a prompt is declined while it works, and taken after an interrupt."""
-
-    async def scenario() -> None:
-        managed = hosted(
-            await driver.start(order_for(codex_home, script({"run": "sleep 60"}, {"text": "never"})))
-        )
-        assert managed.process is not None
-        assert proc.comm(managed.process.pid) == "codex"
-        tool = await asyncio.to_thread(codex_home.wait_for_tool, "sleep")
-        assert (await driver.deliver(managed, "hello")).outcome is ActionOutcome.DECLINED
-        result = await driver.interrupt(managed)
-        assert result.outcome is ActionOutcome.CONFIRMED
-        assert is_gone(managed)
-        await until(lambda: proc.identify(tool) is None, "end of the tool")
-        assert (await driver.interrupt(managed)).outcome is ActionOutcome.DECLINED
-        again = hosted(await driver.deliver(managed, script({"text": "went on"})))
-        await until(lambda: "went on" in said(again), "next answer")
-        await driver.stop(again)
-
-    asyncio.run(scenario())
+    managed = hosted(
+        await driver.start(order_for(codex_home, script({"run": "sleep 60"}, {"text": "never"})))
+    )
+    assert managed.process is not None
+    assert proc.comm(managed.process.pid) == "codex"
+    tool = await asyncio.to_thread(codex_home.wait_for_tool, "sleep")
+    assert (await driver.deliver(managed, "hello")).outcome is ActionOutcome.DECLINED
+    result = await driver.interrupt(managed)
+    assert result.outcome is ActionOutcome.CONFIRMED
+    assert is_gone(managed)
+    await until(lambda: proc.identify(tool) is None, "end of the tool")
+    assert (await driver.interrupt(managed)).outcome is ActionOutcome.DECLINED
+    again = hosted(await driver.deliver(managed, script({"text": "went on"})))
+    await until(lambda: "went on" in said(again), "next answer")
+    await driver.stop(again)
     (rollout,) = codex_home.logs()
     assert b"turn_aborted" in rollout.read_bytes()
 
 
-def test_killed_in_a_tool_and_resumed(codex_home: CodexHome, driver: CodexDriver) -> None:
+async def test_killed_in_a_tool_and_resumed(codex_home: CodexHome, driver: CodexDriver) -> None:
     """Killed -9, its orphan is ended by a stop and the same conversation goes on in a new process."""
-
-    async def scenario() -> None:
-        request = order_for(codex_home, script({"run": "sleep 60; true"}, {"text": "never"}))
-        managed = hosted(await driver.start(request))
-        orphan = await asyncio.to_thread(codex_home.wait_for_tool, "sleep")
-        assert managed.process is not None
-        os.kill(managed.process.pid, signal.SIGKILL)
-        await until(lambda: is_gone(managed), "death")
-        assert proc.identify(orphan) is not None
-        assert (await driver.stop(managed)).outcome is ActionOutcome.CONFIRMED
-        assert proc.identify(orphan) is None
-        resume = replace(
-            request,
-            session_id=managed.session_id,
-            conversation_id=managed.conversation_id,
-            resume=True,
-            epoch=2,
-        )
-        resting = hosted(await driver.start(replace(resume, prompt=None)))
-        assert resting.process is None
-        again = hosted(await driver.start(replace(resume, prompt=script({"text": "back again"}))))
-        assert again.epoch == 2
-        await until(lambda: "back again" in said(again), "answer")
-        await driver.stop(again)
-
-    asyncio.run(scenario())
+    request = order_for(codex_home, script({"run": "sleep 60; true"}, {"text": "never"}))
+    managed = hosted(await driver.start(request))
+    orphan = await asyncio.to_thread(codex_home.wait_for_tool, "sleep")
+    assert managed.process is not None
+    os.kill(managed.process.pid, signal.SIGKILL)
+    await until(lambda: is_gone(managed), "death")
+    assert proc.identify(orphan) is not None
+    assert (await driver.stop(managed)).outcome is ActionOutcome.CONFIRMED
+    assert proc.identify(orphan) is None
+    resume = replace(
+        request,
+        session_id=managed.session_id,
+        conversation_id=managed.conversation_id,
+        resume=True,
+        epoch=2,
+    )
+    resting = hosted(await driver.start(replace(resume, prompt=None)))
+    assert resting.process is None
+    again = hosted(await driver.start(replace(resume, prompt=script({"text": "back again"}))))
+    assert again.epoch == 2
+    await until(lambda: "back again" in said(again), "answer")
+    await driver.stop(again)
     assert len(codex_home.logs()) == 1
     assert codex_home.pids() == []
 
 
-def test_stopped_in_a_tool(codex_home: CodexHome, driver: CodexDriver, root: Path) -> None:
+async def test_stopped_in_a_tool(codex_home: CodexHome, driver: CodexDriver, root: Path) -> None:
     """A stop ends the native process, npm's wrapper and the tool."""
-
-    async def scenario() -> None:
-        prompt = script({"run": "sleep 60; true"}, {"text": "never"})
-        managed = hosted(await driver.start(order_for(codex_home, prompt)))
-        await asyncio.to_thread(codex_home.wait_for_tool, "sleep")
-        stopped = await driver.stop(managed)
-        assert stopped.outcome is ActionOutcome.CONFIRMED
-        assert "SIGINT" in stopped.words
-        await until(lambda: codex_home.pids() == [], "empty home")
-
-    asyncio.run(scenario())
+    prompt = script({"run": "sleep 60; true"}, {"text": "never"})
+    managed = hosted(await driver.start(order_for(codex_home, prompt)))
+    await asyncio.to_thread(codex_home.wait_for_tool, "sleep")
+    stopped = await driver.stop(managed)
+    assert stopped.outcome is ActionOutcome.CONFIRMED
+    assert "SIGINT" in stopped.words
+    await until(lambda: codex_home.pids() == [], "empty home")
     assert list(root.iterdir()) == []
 
 
@@ -271,15 +245,11 @@ def test_a_missing_key_is_named(codex_home: CodexHome, driver: CodexDriver) -> N
     assert result.words.startswith("it is not logged in: Missing environment variable")
 
 
-def test_a_prompt_of_the_largest_size_is_taken(codex_home: CodexHome, driver: CodexDriver) -> None:
+async def test_a_prompt_of_the_largest_size_is_taken(codex_home: CodexHome, driver: CodexDriver) -> None:
     """A megabyte goes in, which no argument could carry."""
-
-    async def scenario() -> None:
-        managed = hosted(await driver.start(order_for(codex_home, "x" * 1024 * 1024)))
-        await until(lambda: "turn.completed" in said(managed), "end of the turn")
-        await driver.stop(managed)
-
-    asyncio.run(scenario())
+    managed = hosted(await driver.start(order_for(codex_home, "x" * 1024 * 1024)))
+    await until(lambda: "turn.completed" in said(managed), "end of the turn")
+    await driver.stop(managed)
 
 
 UNKNOWN = ConversationId("0c5b2a52-6ffa-4d9b-9e40-000000000000")

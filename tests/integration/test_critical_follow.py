@@ -112,103 +112,79 @@ def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(scene())
 
 
-def test_old_events_come_first_and_new_ones_as_they_are_written(log: Path, looks: Looks) -> None:
+async def test_old_events_come_first_and_new_ones_as_they_are_written(log: Path, looks: Looks) -> None:
     """Each once, in order; half a line is no event until its end."""
-
-    async def scene() -> None:
-        write(log, "old")
-        async with follower(log) as heard:
-            assert await heard.next(1) == ["old"]
-            write(log, "new")
-            assert await heard.next(1) == ["new"]
-            begun = first_line(log).replace(b"old", b"slow")
-            await looks.one_more(lambda: add(log, begun[:50]))
-            assert heard.names.empty()
-            add(log, begun[50:] + b"\n")
-            assert await heard.next(1) == ["slow"]
-
-    play(scene)
+    write(log, "old")
+    async with follower(log) as heard:
+        assert await heard.next(1) == ["old"]
+        write(log, "new")
+        assert await heard.next(1) == ["new"]
+        begun = first_line(log).replace(b"old", b"slow")
+        await looks.one_more(lambda: add(log, begun[:50]))
+        assert heard.names.empty()
+        add(log, begun[50:] + b"\n")
+        assert await heard.next(1) == ["slow"]
 
 
-def test_a_log_that_is_not_there_yet_is_awaited(log: Path, looks: Looks) -> None:
+async def test_a_log_that_is_not_there_yet_is_awaited(log: Path, looks: Looks) -> None:
     """Neither its folder nor the one above need be there."""
-
-    async def scene() -> None:
-        async with follower(log) as heard:
-            await looks.one_more()
-            write(log, "first")
-            assert await heard.next(1) == ["first"]
-
-    play(scene)
+    async with follower(log) as heard:
+        await looks.one_more()
+        write(log, "first")
+        assert await heard.next(1) == ["first"]
 
 
-def test_archiving_repeats_and_hides_nothing(log: Path) -> None:
+async def test_archiving_repeats_and_hides_nothing(log: Path) -> None:
     """Lines that stay in the new file are not told again, and those written meanwhile are told once."""
-
-    async def scene() -> None:
-        for day in (1, 2, 3, 4):
-            write(log, f"day {day}", day)
-        async with follower(log) as heard:
-            assert len(await heard.next(4)) == 4
-            write(log, "before", 4)
-            archive_events("2026-02-03T00:00:00Z", path=log)
-            write(log, "after", 5)
-            assert await heard.next(2) == ["before", "after"]
-            archive_events("2026-03-01T00:00:00Z", path=log)
-            write(log, "last", 6)
-            assert await heard.next(1) == ["last"]
-
-    play(scene)
+    for day in (1, 2, 3, 4):
+        write(log, f"day {day}", day)
+    async with follower(log) as heard:
+        assert len(await heard.next(4)) == 4
+        write(log, "before", 4)
+        archive_events("2026-02-03T00:00:00Z", path=log)
+        write(log, "after", 5)
+        assert await heard.next(2) == ["before", "after"]
+        archive_events("2026-03-01T00:00:00Z", path=log)
+        write(log, "last", 6)
+        assert await heard.next(1) == ["last"]
 
 
-def test_another_programs_rotation_is_followed(log: Path, looks: Looks) -> None:
+async def test_another_programs_rotation_is_followed(log: Path, looks: Looks) -> None:
     """Moved away, emptied, or its whole folder deleted: what is written next is told."""
-
-    async def scene() -> None:
-        write(log, "one")
-        async with follower(log) as heard:
-            assert await heard.next(1) == ["one"]
-            os.rename(log, log.with_suffix(".old"))  # noqa: PTH104 - blocks as little here as there
-            write(log, "two")
-            assert await heard.next(1) == ["two"]
-            await looks.one_more(lambda: os.truncate(log, 0))
-            write(log, "three")
-            assert await heard.next(1) == ["three"]
-            await looks.one_more(lambda: shutil.rmtree(log.parent.parent))
-            write(log, "four")
-            assert await heard.next(1) == ["four"]
-
-    play(scene)
+    write(log, "one")
+    async with follower(log) as heard:
+        assert await heard.next(1) == ["one"]
+        os.rename(log, log.with_suffix(".old"))  # noqa: PTH104 - blocks as little here as there
+        write(log, "two")
+        assert await heard.next(1) == ["two"]
+        await looks.one_more(lambda: os.truncate(log, 0))
+        write(log, "three")
+        assert await heard.next(1) == ["three"]
+        await looks.one_more(lambda: shutil.rmtree(log.parent.parent))
+        write(log, "four")
+        assert await heard.next(1) == ["four"]
 
 
-def test_nobody_looks_while_nothing_is_told(log: Path, looks: Looks) -> None:
+async def test_nobody_looks_while_nothing_is_told(log: Path, looks: Looks) -> None:
     """Other files of the folder do not stir a follower, and neither does time."""
     neighbour = log.parent / "access.log"
-
-    async def scene() -> None:
-        write(log, "one")
-        async with follower(log) as heard:
-            await heard.next(1)
+    write(log, "one")
+    async with follower(log) as heard:
+        await heard.next(1)
+        neighbour.write_text("busy")
+        await until(lambda: str(neighbour) in looks.told)
+        before = looks.count
+        for _ in range(20):
+            looks.told.clear()
             neighbour.write_text("busy")
             await until(lambda: str(neighbour) in looks.told)
-            before = looks.count
-            for _ in range(20):
-                looks.told.clear()
-                neighbour.write_text("busy")
-                await until(lambda: str(neighbour) in looks.told)
-            assert looks.count == before
-            write(log, "two")
-            await heard.next(1)
-
-    play(scene)
+        assert looks.count == before
+        write(log, "two")
+        await heard.next(1)
 
 
-def test_a_follower_refuses_a_link(log: Path) -> None:
+async def test_a_follower_refuses_a_link(log: Path) -> None:
     """As every reader does."""
-
-    async def scene() -> None:
-        link(log)
-        with pytest.raises(LogUnusable, match="symbolic link"):
-            await Heard().listen(log)
-
-    play(scene)
+    link(log)
+    with pytest.raises(LogUnusable, match="symbolic link"):
+        await Heard().listen(log)

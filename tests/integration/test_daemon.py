@@ -3,10 +3,12 @@
 import json
 import os
 import socket
+import sqlite3
 import subprocess
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -96,6 +98,31 @@ def test_a_registry_file_of_a_vanished_process_is_evidence_of_death(
     daemon.up()
     session = daemon.sessions()[0]
     assert (session["health"], [each["code"] for each in session["findings"]]) == ("dead", ["session_dead"])
+
+
+def test_a_restart_says_the_same_about_a_death(
+    daemon: RunningDaemon, config: Path, agent: subprocess.Popen[bytes]
+) -> None:
+    """It died long after its last line: a restart of the daemon does not move that to the last line."""
+    long_ago = time.time() - 300
+    claude_transcripts.write(config, CONVERSATION, claude_transcripts.prompt(long_ago, CONVERSATION))
+    claude_transcripts.register(config, CONVERSATION, agent.pid, "busy")
+    daemon.up()
+    daemon.wait_for_session(lambda each: each["state"] == "prompting", "turn")
+
+    def stored() -> bool | None:
+        with closing(sqlite3.connect(daemon.home / "state" / "wakeful.db")) as store:
+            return bool(store.execute("select 1 from bookmarks").fetchone()) or None
+
+    # The running turn is stored, and the death is no news of its log.
+    wait_for(stored, "stored state")
+    agent.kill()
+    agent.communicate()
+    dead = daemon.wait_for_session(lambda each: each["health"] == "dead", "death")
+    assert dead["findings"][0]["code"] == "session_dead"
+    daemon.end()
+    daemon.up()
+    assert daemon.sessions()[0]["findings"] == dead["findings"]
 
 
 def test_a_transcript_nobody_was_seen_to_write_is_unknown(daemon: RunningDaemon, config: Path) -> None:
@@ -264,7 +291,7 @@ def test_a_busy_port_leaves_the_socket(daemon: RunningDaemon) -> None:
         daemon.up(port=None)
         status = daemon.run("status", "--json").json
     assert status["daemon"]["listening"] == [str(daemon.socket)]
-    assert "taken" in daemon.said()
+    assert "in use" in daemon.said()
 
 
 def test_a_stale_socket_is_replaced(daemon: RunningDaemon) -> None:

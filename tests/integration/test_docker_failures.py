@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from support.docker_engine import DockerEngine
-from support.docker_fixture import NO_ENGINE, heard, in_container, look_until, spec, until, with_runtime
+from support.docker_fixture import (
+    NO_ENGINE,
+    heard,
+    in_container,
+    look_until,
+    runtime,
+    spec,
+    until,
+    with_runtime,
+)
 from wakeful.agents.model import AgentEvent, AgentObservation, event_of
 from wakeful.agents.runtime import EngineGone
 from wakeful.integrations.docker.agent_runtime import DockerRuntime
@@ -32,7 +41,7 @@ def test_a_paused_container_cannot_be_seen(docker: DockerEngine) -> None:
 
 
 def test_without_an_engine_nothing_is_dead() -> None:
-    """A port nobody listens on: unknown with the reason, and acts say that the engine is gone."""
+    """A port without a listener: unknown with the reason, and actions say that the engine is gone."""
 
     async def scene() -> AgentObservation:
         made = DockerRuntime(NO_ENGINE, SystemClock())
@@ -77,7 +86,7 @@ def test_an_engine_that_hangs_is_unknown_by_the_deadline(
 
 
 def test_a_socket_closed_to_us_is_unknown(tmp_path: Any) -> None:
-    """A file that is no socket, and one that is not there: the system's own reason, and nobody dead."""
+    """A file that is no socket, and one that is not there: the system's own reason, and no agent is dead."""
     (tmp_path / "file").touch()
     for name in ("file", "missing"):
 
@@ -144,10 +153,9 @@ def test_with_live_restore_an_agent_outlives_its_engine(mortal: DockerEngine) ->
     assert pids[0] == pids[1]
 
 
-def test_an_engine_elsewhere_is_asked_from_inside(docker: DockerEngine) -> None:
+async def test_an_engine_elsewhere_is_asked_from_inside(docker: DockerEngine) -> None:
     """Where the host cannot see the processes, tmux in the container says what it sees, and nothing else is dead."""
-
-    async def scene(made: DockerRuntime) -> list[AgentEvent]:
+    async with runtime(docker, sees_processes=False) as made:
         moves = [event_of(await made.start(spec(), 1, {}))]
         in_container(docker, "tmux", "kill-server")
         moves.append(event_of(await look_until(made, spec(), AgentEvent.SESSION_LOST)))
@@ -156,9 +164,6 @@ def test_an_engine_elsewhere_is_asked_from_inside(docker: DockerEngine) -> None:
         docker.docker("unpause", "agent-bot")
         in_container(docker, "sh", "-c", "cat /dev/null > /bin/tmux")
         moves.append(event_of(await made.inspect(spec())))
-        return moves
-
-    moves = with_runtime(docker, scene, sees_processes=False)
     assert moves == [AgentEvent.READY, AgentEvent.SESSION_LOST, AgentEvent.UNSEEN, AgentEvent.UNSEEN]
 
 

@@ -75,7 +75,7 @@ def test_a_prompt_is_typed_in_a_container_and_seen_taken(
     result = deliver(speaker, hosted, text)
     assert (result.outcome, result.words) == (
         ActionOutcome.CONFIRMED,
-        "the text stood in the input line and was taken with Enter",
+        "the client took the prompt",
     )
     # Once by the terminal as it is typed, once by the agent.
     wait_for(lambda: said(docker_engine).count(text) == 2 or None, "what the agent repeats")

@@ -138,18 +138,17 @@ def test_a_lost_session_is_told_at_once(docker: DockerEngine, by: str) -> None:
 
 @pytest.mark.parametrize("host_sees", [True, False])
 @pytest.mark.parametrize("ending", ["exec sh", "sh"])
-def test_an_agent_that_exited_to_a_shell_is_lost(docker: DockerEngine, ending: str, host_sees: bool) -> None:
+async def test_an_agent_that_exited_to_a_shell_is_lost(
+    docker: DockerEngine, ending: str, host_sees: bool
+) -> None:
     """tmux alive is not agent alive, whether a shell took the agent's place or runs below its script."""
     declared = spec("bot", "sleep", "1000")
-
-    async def scene(made: DockerRuntime) -> AgentObservation:
+    async with runtime(docker, sees_processes=host_sees) as made:
         await made.start(spec("bot", "sh", "-c", f"sleep 1000; {ending}"), 1, {})
         await look_until(made, declared, AgentEvent.READY)
         pane = in_container(docker, "tmux", "display-message", "-p", "-t", "agent:", "#{pane_pid}")
         in_container(docker, "sh", "-c", f"read agent < /proc/{pane}/task/{pane}/children; kill $agent")
-        return await look_until(made, declared, AgentEvent.SESSION_LOST)
-
-    observation = with_runtime(docker, scene, sees_processes=host_sees)
+        observation = await look_until(made, declared, AgentEvent.SESSION_LOST)
     assert (observation.session, observation.agent) == (ProcessState.ALIVE, ProcessState.DEAD)
     assert observation.reason == "container running, agent exited to a shell"
     assert in_container(docker, "tmux", "has-session", "-t", "=agent") == ""
@@ -172,12 +171,11 @@ def test_a_container_removed_by_hand_while_stale_is_gone(docker: DockerEngine) -
 
 
 @pytest.mark.parametrize("ended_by", [("rm", "-f"), ("stop",), ("kill",)], ids=" ".join)
-def test_a_container_ended_by_hand_is_never_unknown_nor_stale(
+async def test_a_container_ended_by_hand_is_never_unknown_nor_stale(
     docker: DockerEngine, ended_by: tuple[str, ...]
 ) -> None:
-    """Between its agent's end and the engine's notice of its own nobody is accused of not answering, or of having died."""
-
-    async def scene(made: DockerRuntime) -> set[AgentEvent]:
+    """Between its agent's end and the engine's notice of its own, no agent is reported as silent or dead."""
+    async with runtime(docker) as made:
         moves = set()
         async with heard(made) as names:
             await made.start(spec(), 1, {})
@@ -190,13 +188,11 @@ def test_a_container_ended_by_hand_is_never_unknown_nor_stale(
                 names.clear()
                 moves.add(event_of(await made.inspect(spec())))
             await removal
-        return moves
-
-    assert with_runtime(docker, scene) <= {AgentEvent.READY, AgentEvent.GONE}
+        assert moves <= {AgentEvent.READY, AgentEvent.GONE}
 
 
 def test_a_passing_child_of_tmux_is_not_taken_for_the_agent(docker: DockerEngine, tmp_path: Path) -> None:
-    """After a pane's end tmux runs an errand of its own; nobody comes back to life by that."""
+    """After a pane's end tmux runs a program of its own; no agent counts as alive by that."""
     # What the kernel calls a process is the name of its file: a stand-in for the server, and one for its child.
     errand, server = tmp_path / "errand" / "tmux: server", tmp_path / "tmux: server"
     errand.parent.mkdir()
@@ -221,16 +217,13 @@ def test_a_passing_child_of_tmux_is_not_taken_for_the_agent(docker: DockerEngine
     assert with_runtime(docker, scene) == {AgentEvent.SESSION_LOST}
 
 
-def test_another_window_of_the_same_tmux_is_not_the_agent(docker: DockerEngine) -> None:
-    """Somebody reads something in a session of his own while the agent is gone."""
-
-    async def scene(made: DockerRuntime) -> AgentObservation:
+async def test_another_window_of_the_same_tmux_is_not_the_agent(docker: DockerEngine) -> None:
+    """A person reads something in a session of their own while the agent is gone."""
+    async with runtime(docker) as made:
         await made.start(spec(), 1, {})
         in_container(docker, "tmux", "new-session", "-d", "-s", "other", "exec cat")
         in_container(docker, "tmux", "kill-session", "-t", "=agent")
-        return await look_until(made, spec(), AgentEvent.SESSION_LOST)
-
-    observation = with_runtime(docker, scene)
+        observation = await look_until(made, spec(), AgentEvent.SESSION_LOST)
     assert (observation.container, observation.session, observation.agent) == (
         ProcessState.ALIVE,
         ProcessState.ALIVE,
@@ -238,18 +231,15 @@ def test_another_window_of_the_same_tmux_is_not_the_agent(docker: DockerEngine) 
     )
 
 
-def test_a_new_session_is_made_in_the_container_that_is_there(docker: DockerEngine) -> None:
+async def test_a_new_session_is_made_in_the_container_that_is_there(docker: DockerEngine) -> None:
     """The container stays, the epoch is the new one's, and one that lives is never doubled."""
-
-    async def scene(made: DockerRuntime) -> tuple[AgentObservation, AgentObservation]:
+    async with runtime(docker) as made:
         first = await made.start(spec(), 1, {})
         with pytest.raises(AgentAlreadyRunning):
             await made.restart_session(spec(), 2, {})
         in_container(docker, "tmux", "kill-server")
         await look_until(made, spec(), AgentEvent.SESSION_LOST)
-        return first, await made.restart_session(spec(), 2, {})
-
-    first, second = with_runtime(docker, scene)
+        second = await made.restart_session(spec(), 2, {})
     assert first.container_id == second.container_id
     assert (second.epoch, event_of(second)) == (2, AgentEvent.READY)
     assert first.pid != second.pid
@@ -259,7 +249,7 @@ TOOL = "setsid sleep 4321 </dev/null >/dev/null 2>&1 &"
 
 
 @pytest.mark.parametrize("user", ["", "plain"])
-def test_what_an_agent_left_running_is_ended_before_the_next_one_starts(
+async def test_what_an_agent_left_running_is_ended_before_the_next_one_starts(
     docker: DockerEngine, user: str
 ) -> None:
     """A command that outlived its agent in the container would run beside its own repetition."""
@@ -269,16 +259,14 @@ def test_what_an_agent_left_running_is_ended_before_the_next_one_starts(
         listed = in_container(docker, "sh", "-c", "cat /proc/[0-9]*/cmdline 2>/dev/null || true")
         return listed.count("sleep\0004321")
 
-    async def scene(made: DockerRuntime) -> tuple[int, int]:
+    async with runtime(docker) as made:
         first = await made.start(declared, 1, {})
         assert first.pid is not None
         os.kill(first.pid, signal.SIGKILL)
         await look_until(made, declared, AgentEvent.SESSION_LOST)
         left = tools()
         await made.restart_session(declared, 2, {})
-        return left, tools()
-
-    assert with_runtime(docker, scene) == (1, 1)
+        assert (left, tools()) == (1, 1)
 
 
 def test_an_agent_is_not_started_beside_a_command_that_cannot_be_ended(
@@ -303,14 +291,11 @@ def test_an_agent_is_not_started_beside_a_command_that_cannot_be_ended(
     with_runtime(docker, scene)
 
 
-def test_a_stop_removes_the_container_and_a_second_one_is_harmless(docker: DockerEngine) -> None:
+async def test_a_stop_removes_the_container_and_a_second_one_is_harmless(docker: DockerEngine) -> None:
     """What is seen afterwards is that it is gone."""
-
-    async def scene(made: DockerRuntime) -> list[AgentEvent]:
+    async with runtime(docker) as made:
         await made.start(spec(), 1, {})
-        return [event_of(await made.stop(spec())) for _ in range(2)]
-
-    assert with_runtime(docker, scene) == [AgentEvent.GONE, AgentEvent.GONE]
+        assert [event_of(await made.stop(spec())) for _ in range(2)] == [AgentEvent.GONE, AgentEvent.GONE]
     assert docker.docker("ps", "-aq") == ""
 
 
@@ -338,7 +323,7 @@ def test_a_bad_declaration_says_what_is_wrong_and_leaves_no_container_of_a_kind(
 def test_an_image_without_tmux_is_named(docker: DockerEngine) -> None:
     """The operator reads what is missing, and where."""
     make_image(docker, "without-tmux", without=("tmux",))
-    with pytest.raises(CommandMissing, match="'tmux' is not in image without-tmux"):
+    with pytest.raises(CommandMissing, match="'tmux' was not found in image without-tmux"):
         with_runtime(docker, lambda made: made.start(spec(image="without-tmux"), 1, {}))
 
 
@@ -351,7 +336,7 @@ def test_the_last_words_of_an_agent_that_ends_at_once_are_told(docker: DockerEng
 
 
 def test_one_bad_look_ends_no_start(docker: DockerEngine) -> None:
-    """Seen as nobody at the moment it takes its shell's place, it is looked at again before it has failed."""
+    """Not seen at the moment it takes its shell's place, it is inspected again before it has failed."""
 
     async def scene(made: DockerRuntime) -> AgentObservation:
         docker.docker("run", "-d", "--network", "none", "--name", "agent-bot", IMAGE, "sleep", "infinity")
@@ -399,21 +384,18 @@ sleep 1000
 """
 
 
-def test_a_client_at_a_dialog_is_not_ready_and_the_dialog_is_named(docker: DockerEngine) -> None:
+async def test_a_client_at_a_dialog_is_not_ready_and_the_dialog_is_named(docker: DockerEngine) -> None:
     """The reason says which dialog it is and how to answer it; once that is done the agent runs."""
     docker.docker("run", "-d", "--network", "none", "--name", "agent-bot", IMAGE, "sleep", "infinity")
     docker.docker("cp", "-L", "/bin/sh", "agent-bot:/bin/claude")
     environ = {"ANGLE": "\u276f", "RULE": "\u2500" * 20, "LANG": "C.UTF-8"}
     declared = spec("bot", "claude", "-c", DIALOG, env=tuple(environ), ready_seconds=1.5)
-
-    async def scene(made: DockerRuntime) -> tuple[AgentObservation, AgentObservation]:
+    async with runtime(docker) as made:
         with pytest.raises(NotReady, match=r"\(folder trust\): `wakeful attach bot` and answer it"):
             await made.start(declared, 1, environ)
         asks = await made.inspect(declared)
         in_container(docker, "tmux", "send-keys", "-t", "=agent:", "Enter")
-        return asks, await look_until(made, declared, AgentEvent.READY)
-
-    asks, ready = with_runtime(docker, scene)
+        ready = await look_until(made, declared, AgentEvent.READY)
     assert (asks.agent, asks.ready, "folder trust" in asks.reason) == (ProcessState.ALIVE, False, True)
     assert event_of(ready) is AgentEvent.READY
 
@@ -431,18 +413,15 @@ def test_of_two_starts_at_once_one_wins(docker: DockerEngine) -> None:
     assert in_container(docker, "tmux", "list-panes", "-a", "-F", "#{pane_current_command}") == "sleep"
 
 
-def test_a_stop_while_starting_ends_the_start(docker: DockerEngine) -> None:
+async def test_a_stop_while_starting_ends_the_start(docker: DockerEngine) -> None:
     """The start fails in its own words, and nothing is left."""
-
-    async def scene(made: DockerRuntime) -> tuple[Any, AgentEvent]:
+    async with runtime(docker) as made:
         slow = spec(ready="never", ready_seconds=30.0)
         starting = asyncio.create_task(made.start(slow, 1, {}))
         await look_until(made, slow, AgentEvent.NOT_YET)
         stopped = await made.stop(slow)
         (outcome,) = await asyncio.gather(starting, return_exceptions=True)
-        return outcome, event_of(stopped)
-
-    outcome, event = with_runtime(docker, scene)
+        event = event_of(stopped)
     assert isinstance(outcome, NotReady), outcome
     assert "container went away" in str(outcome)
     assert event is AgentEvent.GONE
@@ -455,39 +434,33 @@ def _has_begun(docker: DockerEngine) -> bool:
     )
 
 
-def test_a_container_removed_while_its_session_is_made_went_away(
+async def test_a_container_removed_while_its_session_is_made_went_away(
     docker: DockerEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The program inside is killed with it, and tmux is not blamed."""
     monkeypatch.setattr("wakeful.integrations.docker.launch._SCRIPT", "exec sleep 100")
-
-    async def scene(made: DockerRuntime) -> Any:
+    async with runtime(docker) as made:
         starting = asyncio.create_task(made.start(spec(), 1, {}))
         await asyncio.to_thread(wait_for, lambda: _has_begun(docker) or None, "program")
         await asyncio.to_thread(docker.docker, "rm", "-f", "agent-bot")
         (outcome,) = await asyncio.gather(starting, return_exceptions=True)
-        return outcome
-
-    assert "its container went away while it started" in str(with_runtime(docker, scene))
+        assert "its container went away while it started" in str(outcome)
 
 
-def test_a_container_without_labels_is_adopted_by_its_name(docker: DockerEngine) -> None:
+async def test_a_container_without_labels_is_adopted_by_its_name(docker: DockerEngine) -> None:
     """A container made by hand: seen running, seen stale, and given a new session."""
     docker.docker("run", "-d", "--network", "none", "--name", "agent-bot", IMAGE, "sleep", "infinity")
     in_container(docker, "tmux", "new-session", "-d", "-s", "agent", "sleep 1000")
-
-    async def scene(made: DockerRuntime) -> list[AgentEvent]:
+    async with runtime(docker) as made:
         moves = [event_of(await made.inspect(spec()))]
         in_container(docker, "tmux", "kill-server")
         moves.append(event_of(await look_until(made, spec(), AgentEvent.SESSION_LOST)))
         moves.append(event_of(await made.restart_session(spec(), 4, {})))
-        return moves
-
-    assert with_runtime(docker, scene) == [AgentEvent.READY, AgentEvent.SESSION_LOST, AgentEvent.READY]
+        assert moves == [AgentEvent.READY, AgentEvent.SESSION_LOST, AgentEvent.READY]
 
 
 def test_an_exited_container_that_is_not_ours_is_not_removed(docker: DockerEngine) -> None:
-    """What is in it may be somebody's work."""
+    """What is in it may be a person's work."""
     docker.docker("run", "--network", "none", "--name", "agent-bot", IMAGE, "sleep", "0")
     with pytest.raises(AgentAlreadyRunning, match="did not make is exited"):
         with_runtime(docker, lambda made: made.start(spec(), 1, {}))

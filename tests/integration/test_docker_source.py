@@ -18,7 +18,7 @@ from wakeful.core.ids import SessionId
 from wakeful.core.process import Process
 from wakeful.daemon.observer import SessionObserver
 from wakeful.integrations.docker.engine import Container, Engine
-from wakeful.integrations.docker.source import claude_folders, find_transcripts
+from wakeful.integrations.docker.source import find_transcripts
 from wakeful.judging.session_record import SessionRecord
 from wakeful.linux import proc
 from wakeful.linux.clock import SystemClock
@@ -121,7 +121,7 @@ def plain(docker_engine: DockerEngine) -> Container:
 def test_a_home_inside_is_read_through_the_containers_root(plain: Container) -> None:
     """Nothing is mounted: the folder lies below the root of the container's first process."""
     Path(f"/proc/{plain.pid}/root/root/.claude/projects/-work").mkdir(parents=True)
-    (folder,) = claude_folders(plain)
+    folder = find_transcripts(plain).folder
     assert folder == Path(f"/proc/{plain.pid}/root/root/.claude")
     assert [each.name for each in (folder / "projects").iterdir()] == ["-work"]
 

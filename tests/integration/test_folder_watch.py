@@ -64,149 +64,117 @@ class Overtaken(FolderWatch):
         return super()._watch(folder)
 
 
-def test_a_hundred_changed_logs_are_one_batch(tmp_path: Path) -> None:
+async def test_a_hundred_changed_logs_are_one_batch(tmp_path: Path) -> None:
     """Everything that waits is told at once, each log once however often it was written."""
-
-    async def scene() -> None:
-        logs = [tmp_path / f"folder-{n % 10}" / f"{n}.jsonl" for n in range(100)]
-        async with FolderWatch() as watch:
-            for n in range(10):
-                (tmp_path / f"folder-{n}").mkdir()
-                assert watch.add(f"{tmp_path}/folder-{n}")
-            for log in logs * 3:
-                with log.open("ab") as file:
-                    file.write(b"line\n")
-            assert await next_of(watch) == told(changed=logs)
-
-    run(scene())
+    logs = [tmp_path / f"folder-{n % 10}" / f"{n}.jsonl" for n in range(100)]
+    async with FolderWatch() as watch:
+        for n in range(10):
+            (tmp_path / f"folder-{n}").mkdir()
+            assert watch.add(f"{tmp_path}/folder-{n}")
+        for log in logs * 3:
+            with log.open("ab") as file:
+                file.write(b"line\n")
+        assert await next_of(watch) == told(changed=logs)
 
 
-def test_a_new_folder_is_told_and_watched_when_added(tmp_path: Path) -> None:
+async def test_a_new_folder_is_told_and_watched_when_added(tmp_path: Path) -> None:
     """What happens below a folder is told from the moment it is added."""
-
-    async def scene() -> None:
-        folder = tmp_path / "new"
-        async with FolderWatch() as watch:
-            watch.add(str(tmp_path))
-            folder.mkdir()
-            assert await next_of(watch) == told(folders=(folder,))
-            assert watch.add(str(folder))
-            (folder / "log").write_bytes(b"line\n")
-            assert await next_of(watch) == told(changed=(folder / "log",))
-
-    run(scene())
+    folder = tmp_path / "new"
+    async with FolderWatch() as watch:
+        watch.add(str(tmp_path))
+        folder.mkdir()
+        assert await next_of(watch) == told(folders=(folder,))
+        assert watch.add(str(folder))
+        (folder / "log").write_bytes(b"line\n")
+        assert await next_of(watch) == told(changed=(folder / "log",))
 
 
-def test_a_folder_that_appears_while_it_is_being_awaited_is_watched(tmp_path: Path) -> None:
+async def test_a_folder_that_appears_while_it_is_being_awaited_is_watched(tmp_path: Path) -> None:
     """Between looking for it and watching where it will be, a client may make it, and the way to it."""
     way = tmp_path / ".claude"
     logs = way / "projects"
-
-    async def scene() -> None:
-        async with Overtaken(way, logs) as watch:
-            assert watch_or_await(watch, str(logs))
-            (logs / "shop").mkdir()
-            assert logs / "shop" in {Path(each) for each in (await next_of(watch)).folders}
-
-    run(scene())
+    async with Overtaken(way, logs) as watch:
+        assert watch_or_await(watch, str(logs))
+        (logs / "shop").mkdir()
+        assert logs / "shop" in {Path(each) for each in (await next_of(watch)).folders}
 
 
-def test_what_happened_last_is_what_is_told(tmp_path: Path) -> None:
+async def test_what_happened_last_is_what_is_told(tmp_path: Path) -> None:
     """Rotated, replaced, made and deleted within one batch: each path says how it ended."""
-
-    async def scene() -> None:
-        log, rotated, brief = tmp_path / "log", tmp_path / "log.1", tmp_path / "brief"
-        log.write_bytes(b"old\n")
-        async with FolderWatch() as watch:
-            watch.add(str(tmp_path))
-            log.rename(rotated)
-            log.write_bytes(b"new\n")
-            brief.write_bytes(b"")
-            brief.unlink()
-            (tmp_path / "folder").mkdir()
-            (tmp_path / "folder").rmdir()
-            assert await next_of(watch) == told(changed=(log, rotated), gone=(brief, tmp_path / "folder"))
-
-    run(scene())
+    log, rotated, brief = tmp_path / "log", tmp_path / "log.1", tmp_path / "brief"
+    log.write_bytes(b"old\n")
+    async with FolderWatch() as watch:
+        watch.add(str(tmp_path))
+        log.rename(rotated)
+        log.write_bytes(b"new\n")
+        brief.write_bytes(b"")
+        brief.unlink()
+        (tmp_path / "folder").mkdir()
+        (tmp_path / "folder").rmdir()
+        assert await next_of(watch) == told(changed=(log, rotated), gone=(brief, tmp_path / "folder"))
 
 
-def test_a_name_that_is_no_text_is_told_all_the_same(tmp_path: Path) -> None:
+async def test_a_name_that_is_no_text_is_told_all_the_same(tmp_path: Path) -> None:
     """Names are bytes; what is told leads back to the very file."""
 
     name = os.fsencode(tmp_path) + b"/\xff\xfe.jsonl"
-
-    async def scene() -> None:
-        async with FolderWatch() as watch:
-            watch.add(str(tmp_path))
-            os.mknod(name)
-            assert {os.fsencode(each) for each in (await next_of(watch)).changed} == {name}
-
-    run(scene())
+    async with FolderWatch() as watch:
+        watch.add(str(tmp_path))
+        os.mknod(name)
+        assert {os.fsencode(each) for each in (await next_of(watch)).changed} == {name}
 
 
-def test_an_overflow_means_rescan(tmp_path: Path) -> None:
+async def test_an_overflow_means_rescan(tmp_path: Path) -> None:
     """More events than the kernel keeps: it tells no path, so everything has to be looked at."""
     events = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text()) + 100
-
-    async def scene() -> None:
-        async with FolderWatch() as watch:
-            watch.add(str(tmp_path))
-            with (tmp_path / "a").open("wb", 0) as one, (tmp_path / "b").open("wb", 0) as other:
-                for _ in range(events // 2):  # in turns: the kernel folds equal events into one
-                    one.write(b"x")
-                    other.write(b"x")
+    async with FolderWatch() as watch:
+        watch.add(str(tmp_path))
+        with (tmp_path / "a").open("wb", 0) as one, (tmp_path / "b").open("wb", 0) as other:
+            for _ in range(events // 2):  # in turns: the kernel folds equal events into one
+                one.write(b"x")
+                other.write(b"x")
+        batch = await next_of(watch)
+        while not batch.rescan:
+            assert batch == told(changed=(tmp_path / "a", tmp_path / "b"))
             batch = await next_of(watch)
-            while not batch.rescan:
-                assert batch == told(changed=(tmp_path / "a", tmp_path / "b"))
-                batch = await next_of(watch)
-            (tmp_path / "after").touch()
-            assert await next_of(watch) == told(changed=(tmp_path / "after",))
-
-    run(scene())
+        (tmp_path / "after").touch()
+        assert await next_of(watch) == told(changed=(tmp_path / "after",))
 
 
-def test_a_reached_limit_makes_folders_slow_not_an_error(tmp_path: Path) -> None:
+async def test_a_reached_limit_makes_folders_slow_not_an_error(tmp_path: Path) -> None:
     """Folders beyond the limit are named; watched ones go on; with room again they are watched."""
-
-    async def scene() -> None:
-        folders = [tmp_path / name for name in "abc"]
-        for folder in folders:
-            folder.mkdir()
-        async with Limited(watches_max=2) as watch:
-            assert [watch.add(str(folder)) for folder in folders] == [True, True, False]
-            assert watch.slow_folders == {f"{tmp_path}/c"}
-            (folders[0] / "log").touch()
-            assert await next_of(watch) == told(changed=(folders[0] / "log",))
-            watch.watches_max = 3
-            assert watch.add(f"{tmp_path}/c")
-            assert not watch.slow_folders
-
-    run(scene())
+    folders = [tmp_path / name for name in "abc"]
+    for folder in folders:
+        folder.mkdir()
+    async with Limited(watches_max=2) as watch:
+        assert [watch.add(str(folder)) for folder in folders] == [True, True, False]
+        assert watch.slow_folders == {f"{tmp_path}/c"}
+        (folders[0] / "log").touch()
+        assert await next_of(watch) == told(changed=(folders[0] / "log",))
+        watch.watches_max = 3
+        assert watch.add(f"{tmp_path}/c")
+        assert not watch.slow_folders
 
 
-def test_without_any_inotify_every_folder_is_slow(tmp_path: Path) -> None:
+async def test_without_any_inotify_every_folder_is_slow(tmp_path: Path) -> None:
     """No descriptor left when it starts: it says so for every folder, and waits without end or error."""
-
-    async def scene() -> None:
-        async with FolderWatch():
-            pass  # imports what is needed while there are descriptors
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        watch = FolderWatch()
-        resource.setrlimit(resource.RLIMIT_NOFILE, (_lowest_free_descriptor(), hard))
-        try:
-            await watch.__aenter__()
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        assert not watch.add(str(tmp_path))
-        assert watch.slow_folders == {str(tmp_path)}
-        waiting = asyncio.ensure_future(anext(watch))
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        await watch.__aexit__(None, None, None)
-        with pytest.raises(StopAsyncIteration):
-            await waiting
-
-    run(scene())
+    async with FolderWatch():
+        pass  # imports what is needed while there are descriptors
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    watch = FolderWatch()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_lowest_free_descriptor(), hard))
+    try:
+        await watch.__aenter__()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert not watch.add(str(tmp_path))
+    assert watch.slow_folders == {str(tmp_path)}
+    waiting = asyncio.ensure_future(anext(watch))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await watch.__aexit__(None, None, None)
+    with pytest.raises(StopAsyncIteration):
+        await waiting
 
 
 def _lowest_free_descriptor() -> int:
@@ -215,73 +183,57 @@ def _lowest_free_descriptor() -> int:
     return descriptor
 
 
-def test_a_deleted_folder_is_dropped_and_may_come_back(tmp_path: Path) -> None:
+async def test_a_deleted_folder_is_dropped_and_may_come_back(tmp_path: Path) -> None:
     """Its end is told, nothing of it is kept, and a folder of the same name is watched anew."""
-
-    async def scene() -> None:
-        folder = tmp_path / "folder"
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    async with FolderWatch() as watch:
+        watch.add(str(folder))
+        folder.rmdir()
+        assert await next_of(watch) == told(gone=(folder,))
+        assert not watch._watched_folders
         folder.mkdir()
-        async with FolderWatch() as watch:
-            watch.add(str(folder))
-            folder.rmdir()
-            assert await next_of(watch) == told(gone=(folder,))
-            assert not watch._watched_folders
-            folder.mkdir()
-            assert watch.add(str(folder))
-            (folder / "log").touch()
-            assert await next_of(watch) == told(changed=(folder / "log",))
-
-    run(scene())
+        assert watch.add(str(folder))
+        (folder / "log").touch()
+        assert await next_of(watch) == told(changed=(folder / "log",))
 
 
-def test_a_moved_folder_takes_no_old_names_along(tmp_path: Path) -> None:
+async def test_a_moved_folder_takes_no_old_names_along(tmp_path: Path) -> None:
     """What happens below it is not told under a path that is gone; under its new one it is, once added."""
-
-    async def scene() -> None:
-        old, new = tmp_path / "old", tmp_path / "new"
-        (old / "inner").mkdir(parents=True)
-        async with Limited(watches_max=3) as watch:
-            for folder in (tmp_path, old, old / "inner"):
-                watch.add(str(folder))
-            watch.add(f"{old}/slow")
-            assert watch.slow_folders == {f"{old}/slow"}
-            old.rename(new)
-            assert await next_of(watch) == told(folders=(new,), gone=(old,))
-            assert [watched.folder for watched in watch._watched_folders.values()] == [str(tmp_path)]
-            assert not watch.slow_folders
-            (new / "inner" / "unheard").touch()
-            assert watch.add(f"{new}/inner")
-            (new / "inner" / "heard").touch()
-            assert await next_of(watch) == told(changed=(new / "inner" / "heard",))
-
-    run(scene())
+    old, new = tmp_path / "old", tmp_path / "new"
+    (old / "inner").mkdir(parents=True)
+    async with Limited(watches_max=3) as watch:
+        for folder in (tmp_path, old, old / "inner"):
+            watch.add(str(folder))
+        watch.add(f"{old}/slow")
+        assert watch.slow_folders == {f"{old}/slow"}
+        old.rename(new)
+        assert await next_of(watch) == told(folders=(new,), gone=(old,))
+        assert [watched.folder for watched in watch._watched_folders.values()] == [str(tmp_path)]
+        assert not watch.slow_folders
+        (new / "inner" / "unheard").touch()
+        assert watch.add(f"{new}/inner")
+        (new / "inner" / "heard").touch()
+        assert await next_of(watch) == told(changed=(new / "inner" / "heard",))
 
 
-def test_what_is_no_folder_is_not_watched(tmp_path: Path) -> None:
+async def test_what_is_no_folder_is_not_watched(tmp_path: Path) -> None:
     """A symlink to a folder, a file and nothing at all: not watched, and not slow either."""
-
-    async def scene() -> None:
-        (tmp_path / "folder").mkdir()
-        (tmp_path / "link").symlink_to(tmp_path / "folder")
-        (tmp_path / "file").touch()
-        async with FolderWatch() as watch:
-            assert [watch.add(f"{tmp_path}/{name}") for name in ("link", "file", "missing")] == [False] * 3
-            assert not watch.slow_folders
-
-    run(scene())
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    (tmp_path / "file").touch()
+    async with FolderWatch() as watch:
+        assert [watch.add(f"{tmp_path}/{name}") for name in ("link", "file", "missing")] == [False] * 3
+        assert not watch.slow_folders
 
 
-def test_closing_ends_the_iteration(tmp_path: Path) -> None:
-    """Whoever waits when the watch is left is not left waiting."""
-
-    async def scene() -> None:
-        async with FolderWatch() as watch:
-            watch.add(str(tmp_path))
-            waiting = asyncio.create_task(_batches(watch))
-            await asyncio.sleep(0)
-        assert await asyncio.wait_for(waiting, TOLD_WITHIN_SECONDS) == []
-
-    run(scene())
+async def test_closing_ends_the_iteration(tmp_path: Path) -> None:
+    """A task that waits when the watch is closed does not wait on."""
+    async with FolderWatch() as watch:
+        watch.add(str(tmp_path))
+        waiting = asyncio.create_task(_batches(watch))
+        await asyncio.sleep(0)
+    assert await asyncio.wait_for(waiting, TOLD_WITHIN_SECONDS) == []
 
 
 async def _batches(watch: FolderWatch) -> list[FileChanges]:
@@ -289,25 +241,21 @@ async def _batches(watch: FolderWatch) -> list[FileChanges]:
 
 
 @pytest.mark.parametrize("pending", [False, True])
-def test_idle_folders_cost_nothing(tmp_path: Path, *, pending: bool) -> None:
-    """While nothing happens nothing runs; nor while something waits to be told and nobody asks."""
-
-    async def scene() -> None:
-        async with FolderWatch() as watch:
-            watch.add(str(tmp_path))
-            (tmp_path / "told").touch()
-            await next_of(watch)
-            waiting = [] if pending else [asyncio.create_task(_batches(watch))]
-            await asyncio.sleep(0)
-            if pending:
-                (tmp_path / "pending").touch()
-            began, switches = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
-            await asyncio.sleep(0.5)
-            assert time.process_time() - began < 0.02
-            assert resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - switches <= 5
-        await asyncio.gather(*waiting)
-
-    run(scene())
+async def test_idle_folders_cost_nothing(tmp_path: Path, *, pending: bool) -> None:
+    """While nothing happens nothing runs; nor while a change waits that is not asked for."""
+    async with FolderWatch() as watch:
+        watch.add(str(tmp_path))
+        (tmp_path / "told").touch()
+        await next_of(watch)
+        waiting = [] if pending else [asyncio.create_task(_batches(watch))]
+        await asyncio.sleep(0)
+        if pending:
+            (tmp_path / "pending").touch()
+        began, switches = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+        await asyncio.sleep(0.5)
+        assert time.process_time() - began < 0.02
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - switches <= 5
+    await asyncio.gather(*waiting)
 
 
 WRITER = """
@@ -321,23 +269,19 @@ for n in range(4000):
 """
 
 
-def test_being_told_is_enough_to_miss_nothing(tmp_path: Path) -> None:
+async def test_being_told_is_enough_to_miss_nothing(tmp_path: Path) -> None:
     """Another process writes to twenty logs; reading only what was told gives every record of each in order."""
     paths = [tmp_path / f"{n}.jsonl" for n in range(20)]
-
-    async def scene() -> None:
-        logs = {str(path): LogFile(str(path), str(tmp_path)) for path in paths}
-        seen: dict[str, list[bytes]] = {path: [] for path in logs}
-        async with FolderWatch() as watch:
-            watch.add(str(tmp_path))
-            writer = await asyncio.create_subprocess_exec(sys.executable, "-c", WRITER, *logs)
-            while sum(map(len, seen.values())) < 4000:
-                for path in (await next_of(watch)).changed:
-                    seen[path] += logs[path].read_new().lines
-            assert await writer.wait() == 0
-        assert seen == {str(path): path.read_bytes().splitlines() for path in paths}
-
-    run(scene())
+    logs = {str(path): LogFile(str(path), str(tmp_path)) for path in paths}
+    seen: dict[str, list[bytes]] = {path: [] for path in logs}
+    async with FolderWatch() as watch:
+        watch.add(str(tmp_path))
+        writer = await asyncio.create_subprocess_exec(sys.executable, "-c", WRITER, *logs)
+        while sum(map(len, seen.values())) < 4000:
+            for path in (await next_of(watch)).changed:
+                seen[path] += logs[path].read_new().lines
+        assert await writer.wait() == 0
+    assert seen == {str(path): path.read_bytes().splitlines() for path in paths}
 
 
 def test_a_scan_finds_regular_files_of_its_suffix_down_to_its_depth(tmp_path: Path) -> None:

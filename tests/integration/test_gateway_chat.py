@@ -27,14 +27,8 @@ from wakeful.gateway.rules.messages import Button, ButtonPress, IgnoredUpdate, I
 from wakeful.gateway.telegram import TelegramChat
 from wakeful.linux.clock import SystemClock
 
-pytestmark = pytest.mark.anyio
 PRIVATE = Place(1, is_private=True)
 TOPIC = Place(-100, 7)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @asynccontextmanager
@@ -468,7 +462,7 @@ async def test_an_answer_survives_what_telegram_does_to_it(monkeypatch: pytest.M
 
 
 async def test_a_crowd_in_one_chat_is_answered_at_telegram_s_own_pace() -> None:
-    """Twenty answers at once in a chat that floods whoever hurries: each is there once, and no placeholder is left."""
+    """Twenty answers at once in a chat that limits fast senders: each is there once, and no placeholder is left."""
 
     async def keep(_part: int, _message_id: int) -> None: ...
 

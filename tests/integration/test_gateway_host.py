@@ -58,7 +58,7 @@ def pm2_listens(tmp_path: Path) -> Iterator[socket.socket]:
 
 
 def test_pm2_is_asked_where_it_runs(tmp_path: Path, pm2_listens: socket.socket) -> None:
-    """Its greeting is passed over; what somebody had stopped before is nobody's trouble, what broke is."""
+    """Its greeting is passed over; what was stopped before is no problem, what broke is."""
     asked = figures(tmp_path)
     listed = [("api", "online"), ("old", "stopped"), ("bad", "errored")]
     write_pm2(tmp_path, json.dumps([{"name": name, "pm2_env": {"status": state}} for name, state in listed]))
@@ -163,7 +163,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 def test_only_the_gateways_own_old_files_are_removed(scene: Scene, tmp_path: Path) -> None:
-    """Temporary ones after a day, rotated logs after three; no folder, no link, nobody else's."""
+    """Temporary ones after a day, rotated logs after three; no folder, no link, no file of another user."""
     old = scene.file(scene.temporary / "old", DAY + 60)
     rotated = scene.file(scene.log.with_name("gateway.log.3"), 3 * DAY + 60)
     elsewhere = scene.file(tmp_path / "precious", 100 * DAY)
@@ -205,29 +205,25 @@ def cpu_seconds(pid: int) -> float:
     return taken.cpu_seconds
 
 
-def test_a_process_of_ours_is_measured_between_two_looks(
+async def test_a_process_of_ours_is_measured_between_two_looks(
     scene: Scene, burning: subprocess.Popen[str]
 ) -> None:
     """The provider itself, not its tool; above the limit since the look before; strangers are not looked at."""
     sessions = {"s-1": A, "s-of-nobody": ConversationKey("chat:2:thread:main")}
-
-    async def looks() -> None:
-        (first,) = await scene.host.hogs(sessions, 90.0)
-        began = cpu_seconds(burning.pid)
-        assert (first.key, first.process, first.busy_seconds) == (A, f"pid {burning.pid}", 0.0)
-        # It burns real time while the clock of the test stands, as much as it gets on a busy machine.
-        await asyncio.to_thread(
-            wait_for, lambda: cpu_seconds(burning.pid) > began + 0.3 or None, "0.3 s of processor"
-        )
-        scene.clock.advance(0.1)
-        (second,) = await scene.host.hogs(sessions, 90.0)
-        assert second.cpu_percent > 90
-        assert second.busy_seconds == pytest.approx(0.1)
-        scene.clock.advance(1000.0)
-        (third,) = await scene.host.hogs(sessions, 90.0)
-        assert (third.cpu_percent < 90, third.busy_seconds) == (True, 0.0)
-
-    asyncio.run(looks())
+    (first,) = await scene.host.hogs(sessions, 90.0)
+    began = cpu_seconds(burning.pid)
+    assert (first.key, first.process, first.busy_seconds) == (A, f"pid {burning.pid}", 0.0)
+    # It burns real time while the clock of the test stands, as much as it gets on a busy machine.
+    await asyncio.to_thread(
+        wait_for, lambda: cpu_seconds(burning.pid) > began + 0.3 or None, "0.3 s of processor"
+    )
+    scene.clock.advance(0.1)
+    (second,) = await scene.host.hogs(sessions, 90.0)
+    assert second.cpu_percent > 90
+    assert second.busy_seconds == pytest.approx(0.1)
+    scene.clock.advance(1000.0)
+    (third,) = await scene.host.hogs(sessions, 90.0)
+    assert (third.cpu_percent < 90, third.busy_seconds) == (True, 0.0)
 
 
 class Knot:
@@ -238,7 +234,7 @@ class Knot:
 
 
 def test_memory_is_collected(scene: Scene) -> None:
-    """What nobody can reach any more is gone afterwards."""
+    """What is out of reach is gone afterwards."""
     gone = weakref.ref(Knot())
     asyncio.run(scene.host.collect_memory())
     assert gone() is None

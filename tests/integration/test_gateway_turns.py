@@ -67,7 +67,7 @@ def self_heal(turns: TurnQueue, house: GatewayFixture, limits: HealLimits) -> Se
         host=host_of(house),
         pool=turns,
         degrade=nobody,
-        tell=told,
+        notify=told,
         rules=allowed,
         limits=limits,
     )
@@ -78,64 +78,54 @@ async def usage(house: GatewayFixture) -> tuple[float | None, float | None]:
     return reading.memory_percent, 0.0
 
 
-def test_messages_are_answered_in_one_conversation(house: GatewayFixture) -> None:
+async def test_messages_are_answered_in_one_conversation(house: GatewayFixture) -> None:
     """Words grow in one message; the next message goes to the same session; a failure is one sentence."""
-
-    async def scene() -> None:
-        async with house.gateway() as life:
-            house.api.says("hello there")
-            assert await life.answered(1) == ["Answer to: hello there."]
-            (said,) = [each for each in house.api.room(1).messages if each.is_ours]
-            assert said.history[0] == "…"
-            house.api.says("again")
-            house.api.says("fail")
-            assert (await life.answered(3))[1:] == [
-                "Answer to: again.",
-                "Something went wrong with the agent. Please try again later.",
-            ]
-            ((key, conversation),) = life.gateway.conversations.all().items()
-            standing = await life.sessions.summary(conversation.session_id)  # type: ignore[arg-type]
-            assert (key, standing is not None and standing.is_managed) == ("chat:1:thread:main", True)
-            assert [turn.cost_usd for turn, _ in house.parts.plain.ends][:2] == [
-                pytest.approx(0.001),
-                pytest.approx(0.001),
-            ]
-
-    asyncio.run(scene())
+    async with house.gateway() as life:
+        house.api.says("hello there")
+        assert await life.answered(1) == ["Answer to: hello there."]
+        (said,) = [each for each in house.api.room(1).messages if each.is_ours]
+        assert said.history[0] == "…"
+        house.api.says("again")
+        house.api.says("fail")
+        assert (await life.answered(3))[1:] == [
+            "Answer to: again.",
+            "Something went wrong with the agent. Please try again later.",
+        ]
+        ((key, conversation),) = life.gateway.conversations.all().items()
+        standing = await life.sessions.summary(conversation.session_id)  # type: ignore[arg-type]
+        assert (key, standing is not None and standing.is_managed) == ("chat:1:thread:main", True)
+        assert [turn.cost_usd for turn, _ in house.parts.plain.ends][:2] == [
+            pytest.approx(0.001),
+            pytest.approx(0.001),
+        ]
 
 
-def test_a_permission_is_asked_and_given_by_a_button(house: GatewayFixture) -> None:
+async def test_a_permission_is_asked_and_given_by_a_button(house: GatewayFixture) -> None:
     """Three buttons in the thread; allowed for the session, the next question is answered at once."""
-
-    async def scene() -> None:
-        async with house.gateway() as life:
-            house.api.says("ask Bash")
-            room = house.api.room(1)
-            await life.until(lambda: any(each.labels for each in room.messages), "buttons")
-            (asked,) = [each for each in room.messages if each.labels]
-            assert asked.labels == ["Allow once", "Allow for this session", "Deny"]
-            house.api.presses(asked, asked.buttons[1][0]["callback_data"])
-            assert "May I? \n\nIt was allowed." in await life.answered(1)
-            house.api.says("ask Bash")
-            await life.answered(2)
-            await life.until(lambda: not asked.labels, "buttons taken away")
-            assert sum("May the agent use" in each.text for each in room.messages) == 1
-
-    asyncio.run(scene())
+    async with house.gateway() as life:
+        house.api.says("ask Bash")
+        room = house.api.room(1)
+        await life.until(lambda: any(each.labels for each in room.messages), "buttons")
+        (asked,) = [each for each in room.messages if each.labels]
+        assert asked.labels == ["Allow once", "Allow for this session", "Deny"]
+        house.api.presses(asked, asked.buttons[1][0]["callback_data"])
+        assert "May I? \n\nIt was allowed." in await life.answered(1)
+        house.api.says("ask Bash")
+        await life.answered(2)
+        await life.until(lambda: not asked.labels, "buttons taken away")
+        assert sum("May the agent use" in each.text for each in room.messages) == 1
 
 
-def test_killed_inside_a_turn_it_is_brought_back_and_fills_the_same_message(house: GatewayFixture) -> None:
+async def test_killed_inside_a_turn_it_is_brought_back_and_fills_the_same_message(
+    house: GatewayFixture,
+) -> None:
     """The daemon heals it, the gateway goes on listening: one message, one answer, one session."""
-
-    async def scene() -> None:
-        async with house.gateway() as life:
-            house.api.says("die now")
-            assert await life.answered(1) == ["Brought back, and done after all."]
-            house.api.says("still there?")
-            await life.answered(2)
-            assert len(life.gateway.conversations.all()) == 1
-
-    asyncio.run(scene())
+    async with house.gateway() as life:
+        house.api.says("die now")
+        assert await life.answered(1) == ["Brought back, and done after all."]
+        house.api.says("still there?")
+        await life.answered(2)
+        assert len(life.gateway.conversations.all()) == 1
 
 
 @pytest.mark.parametrize(
@@ -147,115 +137,89 @@ def test_killed_inside_a_turn_it_is_brought_back_and_fills_the_same_message(hous
     ],
     ids=["memory", "runaway"],
 )
-def test_self_heal_in_the_middle_of_a_turn_does_not_lose_it(
+async def test_self_heal_in_the_middle_of_a_turn_does_not_lose_it(
     house: GatewayFixture, limits: HealLimits, acts: list[HealKind]
 ) -> None:
     """The turn goes on in another process and ends in the same message; an idle conversation goes on, too."""
-
-    async def scene() -> None:
-        async with house.gateway() as life:
-            heal = self_heal(life.gateway.turns, house, limits)
-            house.api.says("hello", chat=2)
-            await life.answered(1, chat=2)
-            house.api.says("hang on")
-            await life.until(lambda: any("Half of" in each for each in house.api.seen(1)), "half an answer")
-            before = set(life.gateway.turns.sessions())
-            assert [each.kind for each in await heal.check(*await usage(house))] == acts
-            assert await life.answered(1) == ["Brought back, and done after all."]
-            house.api.says("and you?", chat=2)
-            assert await life.answered(2, chat=2) == ["Answer to: hello.", "Answer to: and you?."]
-            assert set(life.gateway.turns.sessions()) == before, "each in its own conversation"
-
-    asyncio.run(scene())
+    async with house.gateway() as life:
+        heal = self_heal(life.gateway.turns, house, limits)
+        house.api.says("hello", chat=2)
+        await life.answered(1, chat=2)
+        house.api.says("hang on")
+        await life.until(lambda: any("Half of" in each for each in house.api.seen(1)), "half an answer")
+        before = set(life.gateway.turns.sessions())
+        assert [each.kind for each in await heal.check(*await usage(house))] == acts
+        assert await life.answered(1) == ["Brought back, and done after all."]
+        house.api.says("and you?", chat=2)
+        assert await life.answered(2, chat=2) == ["Answer to: hello.", "Answer to: and you?."]
+        assert set(life.gateway.turns.sessions()) == before, "each in its own conversation"
 
 
-def test_stop_and_new(house: GatewayFixture) -> None:
+async def test_stop_and_new(house: GatewayFixture) -> None:
     """A turn is cut short by its user and the session takes the next; /new begins another one."""
-
-    async def scene() -> None:
-        async with house.gateway() as life:
-            house.api.says("hang on")
-            await life.until(lambda: "Half of " in "".join(house.api.seen()), "first words")
-            house.api.says("/stop")
-            first = (await life.answered(1))[0]
-            assert first.endswith(STOPPED_TEXT)
-            house.api.says("next")
-            await life.answered(2)
-            before = life.gateway.conversations.all()
-            house.api.says("/new")
-            house.api.says("after")
-            await life.answered(3)
-            after = life.gateway.conversations.all()
-            assert [each.session_id for each in before.values()] != [
-                each.session_id for each in after.values()
-            ]
-            assert "Answer to: after." in house.api.seen()
-
-    asyncio.run(scene())
+    async with house.gateway() as life:
+        house.api.says("hang on")
+        await life.until(lambda: "Half of " in "".join(house.api.seen()), "first words")
+        house.api.says("/stop")
+        first = (await life.answered(1))[0]
+        assert first.endswith(STOPPED_TEXT)
+        house.api.says("next")
+        await life.answered(2)
+        before = life.gateway.conversations.all()
+        house.api.says("/new")
+        house.api.says("after")
+        await life.answered(3)
+        after = life.gateway.conversations.all()
+        assert [each.session_id for each in before.values()] != [each.session_id for each in after.values()]
+        assert "Answer to: after." in house.api.seen()
 
 
-def test_a_restarted_gateway_goes_on_with_what_runs(house: GatewayFixture) -> None:
+async def test_a_restarted_gateway_goes_on_with_what_runs(house: GatewayFixture) -> None:
     """The turn ran on meanwhile; its placeholder is filled by the next gateway, and nothing is asked twice."""
-
-    async def scene() -> None:
-        async with house.gateway() as life:
-            house.api.says("slow 1")
-            await life.until(lambda: "Slowly." in "".join(house.api.seen()), "first words")
-        async with house.gateway() as life:
-            assert await life.answered(1) == ["Slowly. \n\nAnswer to: slow 1."]
-            house.api.says("and now")
-            assert (await life.answered(2))[1:] == ["Answer to: and now."]
-            assert len(life.gateway.conversations.all()) == 1
-
-    asyncio.run(scene())
+    async with house.gateway() as life:
+        house.api.says("slow 1")
+        await life.until(lambda: "Slowly." in "".join(house.api.seen()), "first words")
+    async with house.gateway() as life:
+        assert await life.answered(1) == ["Slowly. \n\nAnswer to: slow 1."]
+        house.api.says("and now")
+        assert (await life.answered(2))[1:] == ["Answer to: and now."]
+        assert len(life.gateway.conversations.all()) == 1
 
 
-def test_an_evicted_conversation_is_resumed(house: GatewayFixture) -> None:
+async def test_an_evicted_conversation_is_resumed(house: GatewayFixture) -> None:
     """One place for two chats: each makes room for the other, and goes on where it was."""
     house.parts.pool_limits = PoolLimits(active_max=1)
-
-    async def scene() -> None:
-        async with house.gateway() as life:
-            for n, chat in enumerate((1, 2, 1, 2)):
-                house.api.says(f"number {n}", user=chat)
-                await life.answered(n // 2 + 1, chat)
-            assert house.api.seen(1) == ["Answer to: number 0.", "Answer to: number 2."]
-            assert house.api.seen(2) == ["Answer to: number 1.", "Answer to: number 3."]
-            assert len(life.gateway.conversations.all()) == 2
-            assert life.gateway.turns.pool.active == 1
-
-    asyncio.run(scene())
+    async with house.gateway() as life:
+        for n, chat in enumerate((1, 2, 1, 2)):
+            house.api.says(f"number {n}", user=chat)
+            await life.answered(n // 2 + 1, chat)
+        assert house.api.seen(1) == ["Answer to: number 0.", "Answer to: number 2."]
+        assert house.api.seen(2) == ["Answer to: number 1.", "Answer to: number 3."]
+        assert len(life.gateway.conversations.all()) == 2
+        assert life.gateway.turns.pool.active == 1
 
 
-def test_the_daemon_may_be_restarted_in_a_turn(house: GatewayFixture) -> None:
+async def test_the_daemon_may_be_restarted_in_a_turn(house: GatewayFixture) -> None:
     """Sessions outlive it: the turn is heard to its end, and the next message waits until the daemon is back."""
-
-    async def scene() -> None:
-        async with house.gateway() as life:
-            house.api.says("slow 1")
-            await life.until(lambda: "Slowly." in "".join(house.api.seen()), "first words")
-            house.daemon.kill()
-            assert await life.answered(1) == ["Slowly. \n\nAnswer to: slow 1."]
-            house.api.says("anybody?")
-            await asyncio.sleep(0.3)
-            await asyncio.to_thread(house.daemon.up, "--no-tcp", port=None)
-            assert (await life.answered(2))[1:] == ["Answer to: anybody?."]
-
-    asyncio.run(scene())
+    async with house.gateway() as life:
+        house.api.says("slow 1")
+        await life.until(lambda: "Slowly." in "".join(house.api.seen()), "first words")
+        house.daemon.kill()
+        assert await life.answered(1) == ["Slowly. \n\nAnswer to: slow 1."]
+        house.api.says("anybody?")
+        await asyncio.sleep(0.3)
+        await asyncio.to_thread(house.daemon.up, "--no-tcp", port=None)
+        assert (await life.answered(2))[1:] == ["Answer to: anybody?."]
 
 
-def test_a_crowd_is_answered_without_loss(house: GatewayFixture) -> None:
+async def test_a_crowd_is_answered_without_loss(house: GatewayFixture) -> None:
     """Sixty messages in ten chats: each answered once, in its own chat, in its order."""
     rounds, chats = 6, 10
-
-    async def scene() -> None:
-        async with house.gateway() as life:
-            for n in range(rounds):
-                for chat in range(1, chats + 1):
-                    house.api.says(f"message {n} of {chat}", user=chat)
+    async with house.gateway() as life:
+        for n in range(rounds):
             for chat in range(1, chats + 1):
-                await life.answered(rounds, chat)
-                expected = [f"Answer to: message {n} of {chat}." for n in range(rounds)]
-                assert house.api.seen(chat) == expected
-
-    asyncio.run(scene())
+                house.api.says(f"message {n} of {chat}", user=chat)
+        for chat in range(1, chats + 1):
+            await life.answered(rounds, chat)
+            expected = [f"Answer to: message {n} of {chat}." for n in range(rounds)]
+            assert house.api.seen(chat) == expected

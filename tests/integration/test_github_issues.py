@@ -81,7 +81,7 @@ def test_trouble_becomes_an_issue(gh: StandInGh, store: MemoryStore) -> None:
 
 
 def test_an_open_issue_of_the_project_is_reused(gh: StandInGh, store: MemoryStore) -> None:
-    """Found by prefix and hidden marker, whoever else's issues are around it; the oldest one counts."""
+    """Found by prefix and hidden marker, whatever other issues are around it; the oldest one counts."""
     gh.add("[Watchdog] other: silent (x)", f"{marker_of('other')}\n")
     gh.add("Re: watchdog", f"{marker_of('shop')}\n")
     gh.add("[Watchdog] shop: silent (x)", f"words\n{marker_of('shop')}")
@@ -138,14 +138,10 @@ def test_all_projects_together_have_a_limit(gh: StandInGh, tmp_path: Path, kind:
     assert gh.commands.count("issue list") < 20
 
 
-def test_two_sessions_of_a_project_at_once_are_one_issue(gh: StandInGh, store: MemoryStore) -> None:
+async def test_two_sessions_of_a_project_at_once_are_one_issue(gh: StandInGh, store: MemoryStore) -> None:
     """The second waits for the first and finds its issue."""
-
-    async def scene() -> list[FilingResult]:
-        one = forge(store)
-        return await asyncio.gather(*(one.file(REPORT) for _ in range(3)))
-
-    assert {each.url for each in asyncio.run(scene())} == {FIRST}
+    one = forge(store)
+    assert {each.url for each in await asyncio.gather(*(one.file(REPORT) for _ in range(3)))} == {FIRST}
     assert len(gh.issues) == 1
 
 
@@ -183,9 +179,9 @@ def test_a_refused_creation_does_not_cost_the_hour(
     [
         ("logged out", "*", "Run `gh auth login`"),
         ("refuse", "issue list", "`gh issue list` failed: GraphQL: Could not resolve"),
-        ("garbage", "repo view", "`gh repo view` answered something that is not understood"),
-        ("garbage", "issue list", "`gh issue list` answered something that is not understood"),
-        ("garbage", "issue create", "`gh issue create` answered something that is not understood"),
+        ("garbage", "repo view", "`gh repo view` gave an unexpected answer"),
+        ("garbage", "issue list", "`gh issue list` gave an unexpected answer"),
+        ("garbage", "issue create", "`gh issue create` gave an unexpected answer"),
         ("huge", "issue list", "more than 16,777,216 bytes"),
     ],
 )
@@ -230,19 +226,15 @@ def has_ended(pid: int) -> bool:
         return True
 
 
-def test_nothing_else_waits_for_a_hung_gh(gh: StandInGh, store: MemoryStore) -> None:
+async def test_nothing_else_waits_for_a_hung_gh(gh: StandInGh, store: MemoryStore) -> None:
     """The loop goes on, and a cancelled filing ends its gh."""
-
-    async def scene() -> None:
-        gh.trouble("hang")
-        task = asyncio.create_task(forge(store).file(REPORT))
-        while not gh.calls:  # noqa: ASYNC110 - another process writes it
-            await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(scene())
+    gh.trouble("hang")
+    task = asyncio.create_task(forge(store).file(REPORT))
+    while not gh.calls:  # noqa: ASYNC110 - another process writes it
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert all(has_ended(call["pid"]) for call in gh.calls)
 
 
@@ -262,16 +254,12 @@ def test_a_public_repository_must_be_allowed(gh: StandInGh, store: MemoryStore, 
     assert gh.commands == ["repo view", "issue list", "issue create"]
 
 
-def test_visibility_is_asked_once(gh: StandInGh, store: MemoryStore) -> None:
+async def test_visibility_is_asked_once(gh: StandInGh, store: MemoryStore) -> None:
     """An answer is good for an hour."""
     gh.visible("INTERNAL")
-
-    async def scene() -> None:
-        one = forge(store)
-        await one.file(REPORT)
-        await one.file(REPORT)
-
-    asyncio.run(scene())
+    one = forge(store)
+    await one.file(REPORT)
+    await one.file(REPORT)
     assert gh.commands.count("repo view") == 1
 
 

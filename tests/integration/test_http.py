@@ -5,7 +5,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -59,18 +59,6 @@ SHAPES: dict[str, type] = {
     "/api/report?since=22:00&folders=false": Report,
     "/api/report?since=never": ProblemDocument,
 }
-
-
-@pytest.fixture
-def doors(tmp_path: Path) -> Iterator[HttpFixture]:
-    with open_http_fixture(tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture
-def owner(doors: HttpFixture) -> Iterator[httpx.Client]:
-    with doors.socket() as client:
-        yield client
 
 
 def following(doors: HttpFixture) -> ClientConnection:
@@ -272,7 +260,7 @@ def test_leaving_is_no_bug(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_paging_while_sessions_come_and_go(tmp_path: Path) -> None:
-    """Whoever is there all the time is listed exactly once; whoever goes does not hide a neighbour."""
+    """A session that stays is listed exactly once; one that goes does not hide its neighbour."""
     house = SupervisorFixture()
     names = [f"{number:04d}" for number in range(300)]
     processes = {name: house.start(name) for name in names}
@@ -348,7 +336,7 @@ def test_waiting_ends_by_push(doors: HttpFixture, act: str | None, ending: str, 
         waiting = pool.submit(owner.get, f"/api/sessions/watched/wait?until=idle&timeout={timeout}")
         if act:
             wait_for(
-                lambda: doors.call(lambda: doors.house.roster._known.waiters) or None, "somebody who waits"
+                lambda: doors.call(lambda: doors.house.registry._known.waiters) or None, "somebody who waits"
             )
             doors.call(acts[act])
         answer = waiting.result(20)
@@ -357,7 +345,7 @@ def test_waiting_ends_by_push(doors: HttpFixture, act: str | None, ending: str, 
 
 
 def test_who_left_after_its_turn_did_not_die(doors: HttpFixture) -> None:
-    """Whoever waits for more is told at once, and told the truth."""
+    """A client that waits for more gets its answer at once, and a true one."""
     process = doors.call(lambda: doors.house.start("watched"))
     for act in (doors.house.work, doors.house.finish):
         doors.call(partial(act, "watched"))
@@ -388,7 +376,7 @@ def test_going_down_tells_whoever_waits(tmp_path: Path) -> None:
         with following(doors) as feed:
             waiting = pool.submit(owner.get, f"{ONE}/wait?until=stopped&timeout=3600")
             wait_for(
-                lambda: doors.call(lambda: doors.house.roster._known.waiters) or None, "somebody who waits"
+                lambda: doors.call(lambda: doors.house.registry._known.waiters) or None, "somebody who waits"
             )
             began = time.monotonic()
             doors.stop()
@@ -400,7 +388,7 @@ def test_going_down_tells_whoever_waits(tmp_path: Path) -> None:
 
 
 def test_open_doors_cost_nothing(doors: HttpFixture) -> None:
-    """Nobody asks, nothing runs: the loop is not even woken."""
+    """Without a request nothing runs: the loop is not even woken."""
     with doors.socket() as owner:
         owner.get("/healthz")
     # What the last client left behind ends with it; uvicorn's own tick would always be waiting for its next time.
@@ -484,7 +472,7 @@ def test_the_tables_own_spelling_is_no_path(owner: httpx.Client, path: str) -> N
 
 
 def test_every_wrong_parameter_is_named_at_once(owner: httpx.Client) -> None:
-    """Whoever mends one finds no second one behind it."""
+    """A mistake that is corrected has no second one behind it."""
     detail = owner.get("/api/sessions?limit=0&state=asleep&all=maybe").json()["detail"]
     assert detail.endswith(
         "all: Expected `bool`, got `str`; state: Invalid enum value 'asleep'; limit: Expected `int` >= 1"

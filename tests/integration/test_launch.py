@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support.run_program import run_program
 from wakeful.core.errors import ClientMissing, StartFailed, WorkingDirectoryGone
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process, ProcessState
@@ -63,9 +63,7 @@ def exists(pid: int) -> bool:
 
 def test_it_outlives_whoever_started_it() -> None:
     """Killed -9, the starter leaves it running in a session of its own, with none of its other descriptors."""
-    starter = subprocess.run(
-        [sys.executable, "-c", LAUNCH_AND_DIE], capture_output=True, text=True, timeout=20, check=False
-    )
+    starter = run_program([sys.executable, "-c", LAUNCH_AND_DIE], timeout=20)
     assert starter.returncode == -signal.SIGKILL
     pid = int(starter.stdout)
     process = proc.identify(pid)
@@ -77,15 +75,11 @@ def test_it_outlives_whoever_started_it() -> None:
         assert asyncio.run(terminate(process, is_meant=lambda _process: True)).sight is ProcessState.DEAD
 
 
-def test_no_zombie_stays(null: Streams) -> None:
+async def test_no_zombie_stays(null: Streams) -> None:
     """Fifty children that end are reaped without anybody waiting, and one that has ended has an identity too."""
-
-    async def scenario() -> None:
-        started = [launch(("true",), cwd="/", environ=ENVIRON, streams=null) for _ in range(50)]
-        assert len({each.started for each in started}) >= 1
-        await until(lambda: not any(exists(each.pid) for each in started), "end of all")
-
-    asyncio.run(scenario())
+    started = [launch(("true",), cwd="/", environ=ENVIRON, streams=null) for _ in range(50)]
+    assert len({each.started for each in started}) >= 1
+    await until(lambda: not any(exists(each.pid) for each in started), "end of all")
 
 
 def test_a_child_of_an_earlier_loop_is_reaped_by_the_next_start(null: Streams) -> None:
@@ -127,14 +121,10 @@ def test_the_program_is_looked_for_on_the_given_path(
         asyncio.run(start("true", "/usr/bin:/bin", str(tmp_path / "gone")))
 
 
-def test_what_the_kernel_refuses_is_a_failed_start(null: Streams) -> None:
+async def test_what_the_kernel_refuses_is_a_failed_start(null: Streams) -> None:
     """An argument longer than any may be starts nothing, and says why."""
-
-    async def start() -> None:
-        launch(("true", "x" * 1024 * 1024), cwd="/", environ=ENVIRON, streams=null)
-
     with pytest.raises(StartFailed, match="Argument list too long"):
-        asyncio.run(start())
+        launch(("true", "x" * 1024 * 1024), cwd="/", environ=ENVIRON, streams=null)
 
 
 @pytest.mark.parametrize("ended_before", [False, True])
@@ -159,37 +149,29 @@ def test_what_a_process_said_last_is_read_before_its_end_is_believed(
     assert time.monotonic() - began < SECONDS_MAX / 2
 
 
-def test_a_line_is_written_whole_or_not_at_all(folder: RunFolder) -> None:
-    """Nobody reads: full without a byte more. Somebody reads: through, however long. Nobody left: said so."""
-
-    async def scenario() -> None:
-        assert await folder.write_line(b"x", 0.1) is WriteResult.NO_READER
-        with folder.open_streams() as streams:
-            assert await folder.write_line(b"x" * 900_000, 0.1) is WriteResult.WHOLE
-            assert await folder.write_line(b"y" * 200_000, 0.1) is WriteResult.FULL
-            process = launch(("cat",), cwd="/", environ=ENVIRON, streams=streams)
-        assert await folder.write_line(b"z" * 3_000_000, SECONDS_MAX) is WriteResult.WHOLE
-        await until(lambda: folder.output.stat().st_size == 3_900_002, "all of it")
-        assert folder.output.read_bytes() == b"x" * 900_000 + b"\n" + b"z" * 3_000_000 + b"\n"
-        await terminate(process, is_meant=lambda _process: True)
-        assert await folder.write_line(b"x", 0.1) is WriteResult.NO_READER
-
-    asyncio.run(scenario())
+async def test_a_line_is_written_whole_or_not_at_all(folder: RunFolder) -> None:
+    """Without a reader: full without a byte more. With a reader: through, however long. The reader gone: said so."""
+    assert await folder.write_line(b"x", 0.1) is WriteResult.NO_READER
+    with folder.open_streams() as streams:
+        assert await folder.write_line(b"x" * 900_000, 0.1) is WriteResult.WHOLE
+        assert await folder.write_line(b"y" * 200_000, 0.1) is WriteResult.FULL
+        process = launch(("cat",), cwd="/", environ=ENVIRON, streams=streams)
+    assert await folder.write_line(b"z" * 3_000_000, SECONDS_MAX) is WriteResult.WHOLE
+    await until(lambda: folder.output.stat().st_size == 3_900_002, "all of it")
+    assert folder.output.read_bytes() == b"x" * 900_000 + b"\n" + b"z" * 3_000_000 + b"\n"
+    await terminate(process, is_meant=lambda _process: True)
+    assert await folder.write_line(b"x", 0.1) is WriteResult.NO_READER
 
 
-def test_a_torn_line_closes_the_input(folder: RunFolder) -> None:
+async def test_a_torn_line_closes_the_input(folder: RunFolder) -> None:
     """What is longer than any pipe and is not read to its end can be followed by nothing."""
-
-    async def scenario() -> None:
-        with folder.open_streams():
-            assert await folder.write_line(b"x" * 3_000_000, 0.2) is WriteResult.TORN
-            assert await folder.write_line(b"y", 0.2) is WriteResult.NO_READER
-
-    asyncio.run(scenario())
+    with folder.open_streams():
+        assert await folder.write_line(b"x" * 3_000_000, 0.2) is WriteResult.TORN
+        assert await folder.write_line(b"y", 0.2) is WriteResult.NO_READER
 
 
 def test_the_folder_is_for_its_user_only(folder: RunFolder) -> None:
-    """Nobody else may read what is said, or write to the input."""
+    """No other user may read what is said, or write to the input."""
     with folder.open_streams():
         modes = {path.name: path.stat().st_mode & 0o777 for path in (folder.path, *folder.path.iterdir())}
     assert modes == {"a-session": 0o700, "in": 0o600, "out.jsonl": 0o600, "err": 0o600}

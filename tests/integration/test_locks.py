@@ -1,4 +1,4 @@
-"""Claims about locks by name: one of a host has it, whoever it is, and it is free as soon as that one has gone."""
+"""Claims about locks by name: one process of a host has it, and it is free as soon as that one ends."""
 
 import asyncio
 import os
@@ -30,12 +30,12 @@ async def refusal(name: str) -> str:
 
 
 def test_a_name_has_one_holder_and_is_given_back_by_its_death() -> None:
-    """Whoever comes second is told who the first is, at once; a killed one holds nothing."""
+    """The second process learns at once which one is first; a killed one holds nothing."""
     name = secrets.token_hex()
     with subprocess.Popen([sys.executable, "-c", HOLDS, name], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        assert asyncio.run(refusal(name)) == f"It runs already: pid {holder.pid}. End it first."
+        assert asyncio.run(refusal(name)) == f"It is already running: pid {holder.pid}. Stop it first."
         holder.kill()
     asyncio.run(held(name))
 
@@ -45,15 +45,11 @@ async def held(name: str) -> None:
         pass
 
 
-def test_a_holder_is_known_however_often_somebody_asks() -> None:
+async def test_a_holder_is_known_however_often_somebody_asks() -> None:
     """Nothing is left of those who were refused; beside it another name is free."""
     name = secrets.token_hex()
-
-    async def scene() -> None:
-        with exclusive_host_lock(name, "It"), exclusive_host_lock(secrets.token_hex(), "Another"):
-            for _ in range(300):
-                assert f"pid {os.getpid()}." in await refusal(name)
-                # Its holder has other things to do in between.
-                await asyncio.sleep(0)
-
-    asyncio.run(scene())
+    with exclusive_host_lock(name, "It"), exclusive_host_lock(secrets.token_hex(), "Another"):
+        for _ in range(300):
+            assert f"pid {os.getpid()}." in await refusal(name)
+            # Its holder has other things to do in between.
+            await asyncio.sleep(0)

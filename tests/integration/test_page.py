@@ -23,12 +23,6 @@ pytestmark = needs_chromium
 
 
 @pytest.fixture
-def doors(tmp_path: Path) -> Iterator[HttpFixture]:
-    with open_http_fixture(tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture
 def page(doors: HttpFixture, context: BrowserContext) -> Page:
     """A page that is logged in and shows the furnished house."""
     opened = open_link(doors, context)
@@ -50,18 +44,18 @@ def test_a_link_logs_in_once_and_leaves_no_trace(doors: HttpFixture, context: Br
 
 
 def test_without_a_login_the_page_says_what_to_do(doors: HttpFixture, context: BrowserContext) -> None:
-    """A stranger sees an empty shell; whoever uses a link twice is told so."""
+    """Without a login the page is an empty shell; a link that is used twice says so."""
     page = context.new_page()
     page.goto(doors.url)
     expect(page.locator("#door")).to_contain_text("wakeful open")
     assert page.locator("#sessions").is_hidden()
     assert page.evaluate(FADED, "#door-text") == [], "what is to be read first is not grey"
     page.goto(f"{doors.url}/?again#code=used")
-    expect(page.locator("#door-text")).to_contain_text("used already")
+    expect(page.locator("#door-text")).to_contain_text("already used")
 
 
 def test_safari_shows_it_too(doors: HttpFixture, context: BrowserContext) -> None:
-    """WebKit has no requestIdleCallback: whoever calls it there never sees a session."""
+    """WebKit has no requestIdleCallback: a page that calls it there never shows a session."""
     context.add_init_script("delete window.requestIdleCallback")
     page = open_link(doors, context)
     expect(row(page, "working")).to_be_visible()
@@ -76,12 +70,12 @@ def test_who_needs_you_comes_first(page: Page) -> None:
     expect(row(page, "killed")).to_contain_text("in the middle of a turn")
     expect(row(page, "asking")).to_contain_text("asks you")
     expect(page.locator("#tally")).to_contain_text("3 need you")
-    expect(page.locator("#standing")).to_contain_text("Mode mine")
+    expect(page.locator("#standing")).to_contain_text("Acts on managed sessions")
     assert page.title() == "(3) Wakeful"
 
 
 def test_a_change_is_shown_and_said_without_asking(doors: HttpFixture, page: Page) -> None:
-    """A row changes, moves and appears as the daemon tells it; whoever cannot see is told who needs somebody."""
+    """A row changes, moves and appears as the daemon tells it; a screen reader hears which sessions need you."""
     expect(row(page, "working").locator(".state")).to_have_text("prompting")
     doors.call(lambda: doors.house.ask("working", "Edit: main.py"))
     expect(row(page, "working").locator(".state")).to_have_text("waiting")
@@ -126,14 +120,14 @@ def test_search_and_choices_live_in_the_address(doors: HttpFixture, page: Page) 
     page.goto(f"{doors.url}/?is=idle,stopped&project=shop&hands=found")
     expect(rows).to_have_count(1)
     page.goto(f"{doors.url}/?hands=managed")
-    expect(page.locator("#empty")).to_contain_text("None of 5 sessions fits")
+    expect(page.locator("#empty")).to_contain_text("None of the 5 sessions matches these filters")
     page.get_by_role("button", name="Show all").click()
     expect(rows).to_have_count(5)
     expect(page).to_have_url(f"{doors.url}/")
 
 
 def test_the_keyboard_goes_everywhere(page: Page) -> None:
-    """j and k walk, n finds who needs somebody, Enter opens, Escape comes back to the same row, ? tells the keys."""
+    """j and k walk, n finds the sessions that need you, Enter opens, Escape comes back to the same row, ? tells the keys."""
     page.locator("body").press("j")
     page.keyboard.press("j")
     expect(row(page, "failed").locator("a")).to_be_focused()
@@ -151,7 +145,7 @@ def test_the_keyboard_goes_everywhere(page: Page) -> None:
     expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.locator("#keys")).to_be_hidden()
-    for key, heading in (("2", "Waits for your decision"), ("3", "Incidents"), ("5", "Critical events")):
+    for key, heading in (("2", "Needs a decision"), ("3", "Incidents"), ("5", "Critical events")):
         page.keyboard.press(key)
         expect(page.get_by_role("heading", name=heading)).to_be_visible()
 
@@ -159,7 +153,7 @@ def test_the_keyboard_goes_everywhere(page: Page) -> None:
 def test_an_address_that_asks_for_nonsense_gives_the_plain_view(
     doors: HttpFixture, context: BrowserContext
 ) -> None:
-    """Nobody is left before an empty page because of what stands in an address."""
+    """No address leaves the page empty."""
     page = open_link(doors, context, "?view=events&since=forever")
     expect(page.locator("#since")).to_have_value("24h")
     expect(page.locator("#events-empty")).to_be_visible()
@@ -175,14 +169,14 @@ def test_an_empty_house_helps(tmp_path: Path, context: BrowserContext) -> None:
 
 
 def test_sessions_that_were_only_found_can_be_handed_over(tmp_path: Path, context: BrowserContext) -> None:
-    """Whoever has none managed is told what that means and asked; the hint goes with the answer."""
+    """Without a managed session the page says what that means and asks; the hint goes with the answer."""
     clinic = HealingFixture()
     clinic.start("one")
     clinic.start("two")
     with open_http_fixture(tmp_path, clinic) as doors:
         page = open_link(doors, context, hurry=True)
         expect(page.locator("#hint-text")).to_have_text(
-            "2 found, 0 managed: Wakeful will only tell you. Adopt?"
+            "2 watched only, 0 managed: Wakeful sends alerts but does not act. Adopt?"
         )
         page.get_by_role("button", name="Adopt…").click()
         dialog = page.get_by_role("dialog")
@@ -200,7 +194,7 @@ def test_a_lost_connection_is_never_green_and_comes_back(doors: HttpFixture, con
     page = open_link(doors, context, hurry=True)
     is_live(page)
     page.route("**/api/status", lambda route: route.abort())
-    expect(page.locator("#banner")).to_contain_text("Connection lost, data from")
+    expect(page.locator("#banner")).to_contain_text("Connection lost. Last update")
     expect(page.locator("body.lost")).to_have_count(1)
     for place in ("#sessions", "nav", "header img"):
         assert (
@@ -222,7 +216,7 @@ def test_a_daemon_that_went_is_not_shown_as_alive(tmp_path: Path, context: Brows
     with open_http_fixture(tmp_path, house) as doors:
         page = open_link(doors, context)
         is_live(page)
-    expect(page.locator("#banner")).to_contain_text("Connection lost, data from")
+    expect(page.locator("#banner")).to_contain_text("Connection lost. Last update")
     expect(page.locator("body.lost")).to_have_count(1)
 
 
@@ -235,16 +229,16 @@ def test_a_daemon_that_hangs_is_noticed(doors: HttpFixture, context: BrowserCont
 
 
 def test_a_login_that_ended_is_noticed(doors: HttpFixture, context: BrowserContext) -> None:
-    """Whoever is logged out elsewhere sees the door, not yesterday's table."""
+    """A page that is logged out elsewhere shows the login, not yesterday's table."""
     page = open_link(doors, context, hurry=True)
     is_live(page)
     doors.call(doors.access.logins._logins._entries.clear)
-    expect(page.locator("#door-text")).to_contain_text("This login is over")
+    expect(page.locator("#door-text")).to_contain_text("Session expired")
     assert page.locator("#sessions").is_hidden()
 
 
 def test_what_limits_wakeful_is_said_above_everything(doors: HttpFixture, context: BrowserContext) -> None:
-    """A pause with who, when and why, as text, ended from the page; logs that nobody can read any more."""
+    """A pause with who, when and why, as text, ended from the page; logs that cannot be read any more."""
     with doors.socket() as owner:
         owner.post("/api/pause", json={"by": "ada@host", "reason": HOSTILE}).raise_for_status()
     page = open_link(doors, context, hurry=True)
@@ -253,11 +247,11 @@ def test_what_limits_wakeful_is_said_above_everything(doors: HttpFixture, contex
     expect(page).to_have_title("(3) Wakeful")
     doors.call(lambda: doors.house.hear("done", FormatDrifted(doors.house.clock.now().wall, "type")))
     expect(page.locator("[data-notice=drift]")).to_contain_text(
-        "1 session writes in a way Wakeful does not know"
+        "1 session writes a log format that Wakeful does not know"
     )
-    page.get_by_role("button", name="Resume").click()
-    page.get_by_role("dialog").get_by_role("button", name="Resume", exact=True).click()
-    expect(page.get_by_role("dialog")).to_contain_text("Wakeful acts again.")
+    page.get_by_role("button", name="Unpause").click()
+    page.get_by_role("dialog").get_by_role("button", name="Unpause", exact=True).click()
+    expect(page.get_by_role("dialog")).to_contain_text("Wakeful acts by itself again.")
     expect(page.locator("#paused")).to_have_count(0)
 
 
@@ -323,7 +317,7 @@ def test_what_waits_for_a_decision_is_decided_with_two_clicks(
 def test_a_tab_without_its_own_login_shows_commands_only(
     asking: HttpFixture, context: BrowserContext
 ) -> None:
-    """The cookie alone decides nothing; and whoever was slower than another is told so."""
+    """The cookie alone decides nothing; and a decision that came second says so."""
     page = open_link(asking, context, "?view=decisions")
     page.locator('[data-checkpoint="3"]').get_by_role("button", name="Continue").click()
     other = context.new_page()
@@ -333,12 +327,12 @@ def test_a_tab_without_its_own_login_shows_commands_only(
     expect(choices.locator("code").nth(1)).to_have_text("wakeful checkpoint continue 3 --done")
     expect(choices).to_contain_text("publish counts as completed")
     expect(choices.get_by_role("button")).to_have_count(0)
-    expect(other.locator("#notices")).to_contain_text("This tab only shows")
-    expect(page.locator("#notices")).not_to_contain_text("This tab only shows")
+    expect(other.locator("#notices")).to_contain_text("Read-only tab")
+    expect(page.locator("#notices")).not_to_contain_text("Read-only tab")
     with asking.socket() as person:
         person.post("/api/checkpoints/3/abort", json={"by": "ann@host"}).raise_for_status()
     page.get_by_role("button", name="Yes: continue").click()
-    expect(page.locator('[data-checkpoint="3"]')).to_contain_text("was aborted by ann@host")
+    expect(page.locator('[data-checkpoint="3"]')).to_contain_text("is already aborted by ann@host")
 
 
 # Every text against what is painted behind it; a large or a bold one may have less, and is not let off here.

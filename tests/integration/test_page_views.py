@@ -78,8 +78,8 @@ def test_a_session_dies_and_is_revived_before_ones_eyes(
     expect(rung(page, "host")).to_have_attribute("data-hold", "alive")
     expect(page.locator(".span-dead, .picture")).not_to_have_count(0)
     expect(page.locator("#announcer")).to_contain_text("died in the middle of a turn")
-    said = act(page, "revive", "Revive")
-    expect(said).to_contain_text("recovered: ")
+    said = act(page, "revive", "Resume")
+    expect(said).to_have_attribute("data-outcome", "done")
     close(page)
     expect(page.locator("#session-standing")).to_contain_text("prompting")
     expect(page.locator("#session-standing")).to_contain_text("healthy")
@@ -109,13 +109,13 @@ def test_what_may_have_happened_elsewhere_needs_a_second_yes(
         doors.call(lambda: clinic.end(process))
         expect(page.locator('#views [data-view="decisions"] .count')).to_have_text("1")
         expect(page.locator("[data-action=revive]")).to_have_attribute("title", INTERRUPTED_CALL)
-        expect(page.locator("#session-actions .refusal").filter(has_text="Revive")).to_contain_text(
+        expect(page.locator("#session-actions .refusal").filter(has_text="Resume")).to_contain_text(
             INTERRUPTED_CALL
         )
         expect(page.get_by_role("link", name="Decide here")).to_have_attribute("href", "/?view=decisions")
         page.locator("[data-action=revive]").dispatch_event("click")
         expect(page.get_by_role("dialog")).to_have_count(0)
-        expect(act(page, "looked", "I looked: revive")).to_contain_text("recovered: ")
+        expect(act(page, "looked", "I checked: resume")).to_have_attribute("data-outcome", "done")
         close(page)
         expect(page.locator('#views [data-view="decisions"] .count')).to_be_hidden()
 
@@ -128,11 +128,11 @@ def test_a_session_is_adopted_muted_called_wrong_stopped_and_released(
     page = open_link(doors, context, "?session=claude-a", hurry=True)
     for name in ("revive", "stop"):
         expect(page.locator(f"[data-action={name}]")).to_have_attribute(
-            "title", "Wakeful only found it; adopt it first"
+            "title", "not managed by Wakeful; adopt it first"
         )
     page.locator("[data-action=stop]").dispatch_event("click")
     expect(page.get_by_role("dialog")).to_have_count(0)
-    expect(act(page, "adopt", "Adopt")).to_have_text("It is managed now.")
+    expect(act(page, "adopt", "Adopt")).to_have_text("The session is managed now.")
     doors.call(clinic.settle)
     close(page)
     page.locator("[data-action=mute]").click()
@@ -143,14 +143,14 @@ def test_a_session_is_adopted_muted_called_wrong_stopped_and_released(
     expect(page.get_by_role("dialog").get_by_role("status")).to_have_text("Muted.")
     close(page)
     expect(page.locator("#session-actions")).to_contain_text("Muted by web page until")
-    expect(act(page, "unmute", "Unmute")).to_have_text("It is told about again.")
+    expect(act(page, "unmute", "Unmute")).to_have_text("Unmuted.")
     close(page)
-    expect(act(page, "wrong", "Keep it")).to_contain_text("Only the running daemon keeps cases.")
+    expect(act(page, "wrong", "Save")).to_contain_text("Saving a case needs the daemon.")
     close(page)
-    expect(act(page, "stop", "Stop")).to_contain_text("recovered")
+    expect(act(page, "stop", "Stop")).to_have_attribute("data-outcome", "done")
     close(page)
     expect(page.locator("#session-standing")).to_contain_text("stopped")
-    expect(act(page, "release", "Release")).to_have_text("It is only watched now.")
+    expect(act(page, "release", "Release")).to_have_text("The session is watched only now.")
 
 
 def test_what_a_managed_session_asks_is_answered(
@@ -164,10 +164,10 @@ def test_what_a_managed_session_asks_is_answered(
     doors.call(lambda: clinic.ask("a", "Bash: touch x"))
     expect(page.locator("#session-actions button").first).to_have_text("Allow")
     page.locator("[data-action=allow]").click()
-    expect(page.get_by_role("dialog")).to_contain_text("Bash: touch x. It does what it asks for, this once.")
-    expect(page.get_by_role("dialog")).to_contain_text("wakeful session answer claude-a allow --question q1")
+    expect(page.get_by_role("dialog")).to_contain_text("Bash: touch x. The agent makes this call once.")
+    expect(page.get_by_role("dialog")).to_contain_text("wakeful answer claude-a allow --question q1")
     page.keyboard.press("Escape")
-    expect(act(page, "deny", "Deny")).to_contain_text("recovered")
+    expect(act(page, "deny", "Deny")).to_have_attribute("data-outcome", "done")
     assert [each for each, _ in clinic.living.asked if each.startswith("answer")] == ["answer q1 deny"]
 
 
@@ -222,7 +222,7 @@ def test_a_call_that_waits_for_a_permission_is_shown_as_waiting(
     page.goto(f"{doors.url}/?session=claude-asked")
     expect(page.locator("#session-calls li")).to_contain_text("waiting for you")
     page.goto(f"{doors.url}/?session=claude-unseen")
-    expect(page.locator("#session-calls li")).to_contain_text("no result seen")
+    expect(page.locator("#session-calls li")).to_contain_text("result unknown")
 
 
 def test_a_tab_with_a_cookie_only_shows_commands(
@@ -240,7 +240,7 @@ def test_a_tab_with_a_cookie_only_shows_commands(
 def test_a_session_nobody_knows_is_said_to_be_unknown(doors: HttpFixture, context: BrowserContext) -> None:
     """An old address is no error, and shows nothing of anybody else."""
     page = open_link(doors, context, "?session=claude-nobody")
-    expect(page.locator("#session-missing")).to_contain_text("does not know this session any more")
+    expect(page.locator("#session-missing")).to_contain_text("has no record of this session")
 
 
 class HubDoors:
@@ -283,7 +283,7 @@ def test_whom_an_agent_hosts_is_brought_back_by_its_agent(
     page.locator("[data-action=restart]").click()
     expect(page.get_by_role("dialog")).to_contain_text("wakeful agent restart-session fox")
     page.get_by_role("dialog").get_by_role("button", name="Restart session").click()
-    expect(page.get_by_role("dialog").get_by_role("status")).to_have_text("It runs again.")
+    expect(page.get_by_role("dialog").get_by_role("status")).to_have_text("The session is restarted.")
 
 
 def test_observing_everything_is_refused_with_the_reason(
@@ -295,12 +295,12 @@ def test_observing_everything_is_refused_with_the_reason(
     hub.doors.call(lambda: clinic.work("a", "make test"))
     hub.doors.call(lambda: clinic.end(process))
     page = open_link(hub.doors, context, "?session=claude-a")
-    expect(page.locator("#session-actions .refusal").filter(has_text="Revive")).to_contain_text(OBSERVING)
+    expect(page.locator("#session-actions .refusal").filter(has_text="Resume")).to_contain_text(OBSERVING)
     expect(page.locator("#session-standing")).to_contain_text("managed, but the mode is observe")
     page.locator("[data-action=revive]").dispatch_event("click")
     page.get_by_role("link", name="Agents").click()
     fox = page.locator('[data-agent="fox"]')
-    expect(fox.locator(".refusal")).to_have_text(f"Start not now {OBSERVING}")
+    expect(fox.locator(".refusal")).to_have_text(f"Start unavailable {OBSERVING}")
     fox.locator('[data-order="start"]').dispatch_event("click")
     expect(page.get_by_role("dialog")).to_have_count(0)
 
@@ -318,7 +318,7 @@ def test_agents_are_started_stopped_and_brought_back(hub: HubDoors, context: Bro
 
     expect(badge).to_have_text("stopped")
     order("start", "Start")
-    expect(dialog.get_by_role("status")).to_have_text("It is running.")
+    expect(dialog.get_by_role("status")).to_have_text("The agent is running.")
     close(page)
     expect(badge).to_have_text("running")
     hub.happens("fox", replace(SESSION_DEAD, reason=HOSTILE_TEXTS[2]))
@@ -326,7 +326,7 @@ def test_agents_are_started_stopped_and_brought_back(hub: HubDoors, context: Bro
     expect(fox.locator(".agent-why")).to_contain_text("<script>")
     expect(page.locator('#views [data-view="agents"] .count')).to_have_text("1")
     order("restart-session", "Restart session")
-    expect(dialog.get_by_role("status")).to_have_text("It is running.")
+    expect(dialog.get_by_role("status")).to_have_text("The agent is running.")
     close(page)
     busy = SessionId("claude-busy")
     hub.hub.sessions.by_pid[41] = busy
@@ -334,12 +334,12 @@ def test_agents_are_started_stopped_and_brought_back(hub: HubDoors, context: Bro
     hub.happens("fox", with_pid(ALIVE, 41))
     order("stop", "Stop")
     expect(dialog.get_by_role("status")).to_contain_text("turn")
-    dialog.get_by_role("button", name="Yes, in the middle of its turn").click()
-    expect(dialog.get_by_role("status")).to_have_text("It is stopped.")
+    dialog.get_by_role("button", name="Stop during the turn").click()
+    expect(dialog.get_by_role("status")).to_have_text("The agent is stopped.")
     close(page)
     hub.happens("fox", SESSION_DEAD)
     order("teardown", "Tear down")
-    expect(dialog.get_by_role("status")).to_have_text("It is stopped.")
+    expect(dialog.get_by_role("status")).to_have_text("The agent is stopped.")
     acts = [act for act, _ in hub.hub.runtime.actions]
     assert acts == ["start fox", "restart-session fox", "stop fox", "stop fox"]
 

@@ -9,8 +9,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -50,7 +50,7 @@ def known(child: subprocess.Popen[bytes]) -> Process:
 
 
 def eventually(condition: Callable[[], bool]) -> None:
-    """Wait for the kernel, which tells nobody when a process changed its state."""
+    """Wait for the kernel, which does not report when a process changed its state."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline, "it never came true"
@@ -90,17 +90,15 @@ class Told:
         return await asyncio.wait_for(self._queue.get(), PATIENCE_SECONDS)
 
 
-def watching(story: Callable[[ExitWatch, Told], Awaitable[None]]) -> None:
-    async def tell() -> None:
-        told = Told()
-        watch = ExitWatch(told)
-        try:
-            await story(watch, told)
-        finally:
-            watch.close()
-
+@asynccontextmanager
+async def watching() -> AsyncIterator[tuple[ExitWatch, Told]]:
     before = open_descriptors()
-    asyncio.run(tell())
+    told = Told()
+    watch = ExitWatch(told)
+    try:
+        yield watch, told
+    finally:
+        watch.close()
     assert open_descriptors() == before, "descriptors were left open"
 
 
@@ -109,7 +107,7 @@ def open_descriptors() -> int:
 
 
 def test_a_process_that_has_begun_to_end_is_told_apart() -> None:
-    """The kernel marks it before it is gone; a zombie has that mark, nobody who works has."""
+    """The kernel marks it before it is gone; a zombie has that mark, a process at work has not."""
     with running() as child:
         assert not proc.is_ending(child.pid)
         become_zombie(child)
@@ -129,7 +127,7 @@ def test_a_process_is_known_by_pid_start_and_boot() -> None:
 
 
 def test_a_zombie_is_dead() -> None:
-    """Nobody reaped it and kill(pid, 0) still works, but its work has ended."""
+    """It is not reaped and kill(pid, 0) still works, but its work has ended."""
     with running() as child:
         process = known(child)
         become_zombie(child)
@@ -151,10 +149,9 @@ def test_a_process_whose_first_thread_ended_is_alive() -> None:
         assert proc.state_of(process) is ProcessState.ALIVE
 
 
-def test_another_start_time_is_another_process() -> None:
+async def test_another_start_time_is_another_process() -> None:
     """A pid that changed hands does not keep its first owner alive, nor is the new one watched for it."""
-
-    async def story(watch: ExitWatch, told: Told) -> None:
+    async with watching() as (watch, told):
         with running() as child:
             process = known(child)
             former = Process(process.pid, process.started - 1, process.boot_id)
@@ -164,8 +161,6 @@ def test_another_start_time_is_another_process() -> None:
             child.kill()
             assert await told.next() == process
         assert told.ends == [process]
-
-    watching(story)
 
 
 @pytest.mark.parametrize(
@@ -181,12 +176,12 @@ def test_a_process_that_cannot_be_seen_is_unknown(problem: OSError, monkeypatch:
 
         monkeypatch.setattr(proc, "_read", closed)
         assert proc.state_of(process) is ProcessState.UNKNOWN
-        with pytest.raises(proc.ProcessHidden, match=f"{process.pid}: {problem.strerror}"):
+        with pytest.raises(proc.ProcessHidden, match=f"{process.pid} on this system: {problem.strerror}"):
             proc.identify(process.pid)
 
 
 def test_what_a_process_says_of_itself_is_read() -> None:
-    """Command, short name, folder and environment come back as they were given; of nobody, nothing."""
+    """Command, short name, folder and environment come back as they were given; of no process, nothing."""
     with running("sleep", "60", WAKEFUL_TEST="a=b ü") as child:
         eventually(lambda: has_begun(child.pid, "sleep", "WAKEFUL_TEST"))
         assert proc.command(child.pid) == ("sleep", "60")
@@ -275,10 +270,9 @@ def test_a_lock_is_found_where_stat_names_another_device(
         assert proc.flock_holders([(key[0] + 7, key[1])]) == {}
 
 
-def test_an_exit_is_told_once_and_before_it_is_reaped() -> None:
+async def test_an_exit_is_told_once_and_before_it_is_reaped() -> None:
     """Watched twice, told once, while it is still a zombie."""
-
-    async def story(watch: ExitWatch, told: Told) -> None:
+    async with watching() as (watch, told):
         with running("cat") as child:
             process = known(child)
             assert watch.watch(process) is ProcessState.ALIVE
@@ -293,14 +287,11 @@ def test_an_exit_is_told_once_and_before_it_is_reaped() -> None:
         assert told.ends == [process]
         assert not slow(watch)
 
-    watching(story)
 
-
-def test_a_kill_is_told_at_once() -> None:
+async def test_a_kill_is_told_at_once() -> None:
     """The median of many kills is far below what a poll could reach."""
     took: list[float] = []
-
-    async def story(watch: ExitWatch, told: Told) -> None:
+    async with watching() as (watch, told):
         for _ in range(KILLS):
             with running() as child:
                 watch.watch(known(child))
@@ -308,17 +299,14 @@ def test_a_kill_is_told_at_once() -> None:
                 child.kill()
                 await told.next()
                 took.append(time.monotonic() - killed)
-
-    watching(story)
     median, worst = statistics.median(took), max(took)
     print(f"kill -9 to told: median {median * 1000:.2f} ms, worst of {KILLS} {worst * 1000:.2f} ms")  # noqa: T201
     assert median < TOLD_SECONDS_MAX
 
 
-def test_the_end_of_an_unwatched_process_is_not_told() -> None:
+async def test_the_end_of_an_unwatched_process_is_not_told() -> None:
     """Also when it had already ended and the loop had not come round to it."""
-
-    async def story(watch: ExitWatch, told: Told) -> None:
+    async with watching() as (watch, told):
         with running() as forgotten, running() as other:
             process = known(forgotten)
             watch.watch(process)
@@ -329,13 +317,10 @@ def test_the_end_of_an_unwatched_process_is_not_told() -> None:
             await told.next()
         assert process not in told.ends
 
-    watching(story)
 
-
-def test_without_room_for_a_pidfd_ends_are_told_late_but_told() -> None:
+async def test_without_room_for_a_pidfd_ends_are_told_late_but_told() -> None:
     """Out of descriptors is slow, said so, and over as soon as there is room again."""
-
-    async def story(watch: ExitWatch, told: Told) -> None:
+    async with watching() as (watch, told):
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         assert soft == hard, "the limit was not raised"
         with running() as first, running() as second:
@@ -354,18 +339,15 @@ def test_without_room_for_a_pidfd_ends_are_told_late_but_told() -> None:
             assert await told.next() == processes[1]
         assert told.ends == list(processes)
 
-    watching(story)
 
-
-def test_a_kernel_without_pidfd_is_slow_and_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Polling sees a zombie too, and stops when there is nobody left to poll."""
+async def test_a_kernel_without_pidfd_is_slow_and_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Polling sees a zombie too, and stops when no process is left to poll."""
 
     def missing(pid: int) -> int:
         raise OSError(38, "Function not implemented", str(pid))
 
     monkeypatch.setattr(os, "pidfd_open", missing)
-
-    async def story(watch: ExitWatch, told: Told) -> None:
+    async with watching() as (watch, told):
         with running() as child, running() as forgotten:
             assert watch.watch(known(child)) is ProcessState.ALIVE
             assert watch.watch(known(forgotten)) is ProcessState.ALIVE
@@ -377,18 +359,13 @@ def test_a_kernel_without_pidfd_is_slow_and_right(monkeypatch: pytest.MonkeyPatc
             assert not slow(watch)
             assert watch._timer is None
 
-    watching(story)
 
-
-def test_the_descriptor_limit_is_raised_as_far_as_allowed() -> None:
+async def test_the_descriptor_limit_is_raised_as_far_as_allowed() -> None:
     """A thousand watched processes need a thousand descriptors, and the usual limit is 1,024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard - 1, hard))
-
-    async def story(_watch: ExitWatch, _told: Told) -> None:
+    async with watching() as (_, _):
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
-
-    watching(story)
 
 
 def test_the_system_clock_sleeps_until_its_moment(monkeypatch: pytest.MonkeyPatch) -> None:

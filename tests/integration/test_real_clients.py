@@ -3,7 +3,6 @@
 import os
 import shlex
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from support.daemon_process import RunningDaemon
 from support.real_clients import UNTIL_TOLD, ClaudeHome, CodexHome, wait_for
+from support.run_program import run_program
 from wakeful.judging.resume_command import command_line
 from wakeful.testing.scripted_model import script
 
@@ -116,9 +116,7 @@ def test_the_advised_command_finds_the_conversation_from_any_folder(
     command = command_line(watching.run("session", "why", dead["id"], "--json").json["command"])
     assert command == f"cd {claude_home.project} && claude --resume {dead['conversation_id']}"
     typed = [*["sh", "-c"], f"{command} -p {shlex.quote(script(DONE))}"]
-    ran = subprocess.run(
-        typed, cwd="/", env=claude_home.environ(), capture_output=True, text=True, timeout=60, check=False
-    )
+    ran = run_program(typed, env=claude_home.environ(), cwd="/")
     assert (ran.returncode, ran.stdout.strip()) == (0, "All done"), ran.stderr
 
 

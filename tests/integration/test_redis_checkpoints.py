@@ -1,7 +1,7 @@
 """Held sessions of a real Redis world as checkpoints: asked once, decided once, the queue as the checkpoint said."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -43,19 +43,16 @@ class Scene:
         self.checkpoints.executors[CheckpointKind.QUEUE] = QueueDecisionExecutor(self.watch)
 
 
-def play(bridge: QueueAppFixture, act: Callable[[Scene], Awaitable[None]]) -> None:
+@asynccontextmanager
+async def opened_scene(bridge: QueueAppFixture) -> AsyncIterator[Scene]:
     """After two cycles that found it held."""
-
-    async def run() -> None:
-        scene = Scene(bridge)
-        try:
-            await scene.watch.check()
-            await scene.watch.check()
-            await act(scene)
-        finally:
-            await scene.watch.close()
-
-    asyncio.run(run())
+    scene = Scene(bridge)
+    try:
+        await scene.watch.check()
+        await scene.watch.check()
+        yield scene
+    finally:
+        await scene.watch.close()
 
 
 def context_of_next(bridge: QueueAppFixture) -> str:
@@ -63,103 +60,80 @@ def context_of_next(bridge: QueueAppFixture) -> str:
     return str(job["revival_context"])
 
 
-def test_a_held_session_of_a_queue_is_a_checkpoint(bridge: QueueAppFixture) -> None:
+async def test_a_held_session_of_a_queue_is_a_checkpoint(bridge: QueueAppFixture) -> None:
     """One, with what was done, what may have happened and the choices; the alert names its number."""
-
-    async def act(scene: Scene) -> None:
+    async with opened_scene(bridge) as scene:
         (checkpoint,) = await scene.checkpoints.list_checkpoints()
         assert (checkpoint.kind, checkpoint.subject, checkpoint.project) == ("queue", SESSION, "popoto")
         assert checkpoint.happened == ("Bash `gh pr create --fill`",)
         assert "Bash `git push origin main`" in checkpoint.may_have[0]
         assert [each.name for each in checkpoint.choices] == ["continue", "done", "abort"]
-
-    play(bridge, act)
     (alert,) = bridge.alerts
     assert alert.splitlines()[-1] == "→ wakeful checkpoint show 1"
 
 
-def test_continue_enqueues_its_message_once(bridge: QueueAppFixture) -> None:
+async def test_continue_enqueues_its_message_once(bridge: QueueAppFixture) -> None:
     """The next attempt is told to check; a second yes changes nothing."""
-
-    async def act(scene: Scene) -> None:
+    async with opened_scene(bridge) as scene:
         decided = await scene.checkpoints.decide(1, ChoiceName.CONTINUE, "ann")
         assert decided.changed
         assert not (await scene.checkpoints.decide(1, ChoiceName.CONTINUE, "bob")).changed
         assert (await scene.checkpoints.get(1)).decided_by == "ann"
-
-    play(bridge, act)
     assert "check before you repeat" in context_of_next(bridge)
 
 
-def test_what_has_happened_is_told_to_the_next_attempt(bridge: QueueAppFixture) -> None:
+async def test_what_has_happened_is_told_to_the_next_attempt(bridge: QueueAppFixture) -> None:
     """Not to repeat it, in its context."""
-
-    async def act(scene: Scene) -> None:
+    async with opened_scene(bridge) as scene:
         await scene.checkpoints.decide(1, ChoiceName.DONE, "ann")
-
-    play(bridge, act)
     assert "has happened. Do not repeat any of them." in context_of_next(bridge)
 
 
-def test_abort_fails_its_job_and_tells_its_chat(bridge: QueueAppFixture) -> None:
+async def test_abort_fails_its_job_and_tells_its_chat(bridge: QueueAppFixture) -> None:
     """Nothing is enqueued again, now or by the cycles that follow."""
-
-    async def act(scene: Scene) -> None:
+    async with opened_scene(bridge) as scene:
         decided = await scene.checkpoints.decide(1, ChoiceName.ABORT, "ann")
         assert decided.checkpoint.state is CheckpointState.ABORTED
         await scene.watch.check()
         assert len(await scene.checkpoints.list_checkpoints()) == 1
-
-    play(bridge, act)
     assert (bridge.statuses("RedisJob"), bridge.statuses("AgentSession")) == (["failed"], ["failed"])
     assert bridge.sent[-1] == (CHAT, FAILURE_MESSAGE)
     assert "aborted by ann" in bridge.events[-1]["details"]["outcome"]
 
 
-def test_one_that_goes_on_by_itself_needs_nobody(bridge: QueueAppFixture) -> None:
+async def test_one_that_goes_on_by_itself_needs_nobody(bridge: QueueAppFixture) -> None:
     """Its checkpoint is answered by that."""
-
-    async def act(scene: Scene) -> None:
+    async with opened_scene(bridge) as scene:
         over = {"event": "post_tool_use", "tool_name": "Bash", "tool_output_preview": "ok", "end_time": 0.0}
         bridge.log(SESSION, over)
         await scene.watch.check()
         assert await scene.checkpoints.list_checkpoints(everything=False) == []
 
-    play(bridge, act)
 
-
-def test_what_was_taught_is_revived_without_asking(bridge: QueueAppFixture) -> None:
+async def test_what_was_taught_is_revived_without_asking(bridge: QueueAppFixture) -> None:
     """The same classifier as everywhere."""
-
-    async def run() -> None:
-        scene = Scene(bridge)
-        await scene.lessons.teach("popoto", "git push", "ann", even_remote=True)
-        await scene.watch.check()
-        assert await scene.checkpoints.list_checkpoints() == []
-        await scene.watch.close()
-
-    asyncio.run(run())
+    scene = Scene(bridge)
+    await scene.lessons.teach("popoto", "git push", "ann", even_remote=True)
+    await scene.watch.check()
+    assert await scene.checkpoints.list_checkpoints() == []
+    await scene.watch.close()
     assert bridge.statuses("RedisJob") == ["pending", "failed"]
 
 
-def test_a_store_that_refuses_is_asked_again(bridge: QueueAppFixture) -> None:
-    """It is told that it is held all the same, once; the checkpoint is opened as soon as that can be done."""
+async def test_a_store_that_refuses_is_asked_again(bridge: QueueAppFixture) -> None:
+    """The alert that it is held is sent even so, once; the checkpoint is opened as soon as that can be done."""
+    scene = Scene(bridge)
+    opened = scene.checkpoints.open
 
-    async def run() -> None:
-        scene = Scene(bridge)
-        opened = scene.checkpoints.open
+    async def refuse(_draft: object) -> None:
+        raise WorldError
 
-        async def refuse(_draft: object) -> None:
-            raise WorldError
-
-        scene.checkpoints.open = refuse  # type: ignore[assignment,method-assign]
-        await scene.watch.check()
-        await scene.watch.check()
-        assert len(bridge.alerts) == 1
-        scene.checkpoints.open = opened  # type: ignore[method-assign]
-        await scene.watch.check()
-        assert [each.number for each in await scene.checkpoints.list_checkpoints()] == [1]
-        await scene.watch.close()
-
-    asyncio.run(run())
+    scene.checkpoints.open = refuse  # type: ignore[assignment,method-assign]
+    await scene.watch.check()
+    await scene.watch.check()
+    assert len(bridge.alerts) == 1
+    scene.checkpoints.open = opened  # type: ignore[method-assign]
+    await scene.watch.check()
+    assert [each.number for each in await scene.checkpoints.list_checkpoints()] == [1]
+    await scene.watch.close()
     assert bridge.alerts[-1].splitlines()[-1] == "→ wakeful checkpoint show 1"

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import signal
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 import wakeful
 from support.queue_app import CHAT, SESSION, WORK, QueueAppFixture
 from support.redis_server import RedisServer, require_redis
+from support.run_program import run_program
 from wakeful.linux.clock import SystemClock
 from wakeful.watchdog.api import attempt_revival, check_all_sessions
 from wakeful.watchdog.loop import connect
@@ -22,17 +22,11 @@ from wakeful.watchdog.redis_connection import BadRedisUrl, RedisConnection
 from wakeful.watchdog.rules import FAILURE_MESSAGE
 
 
-@pytest.fixture
-def bridge(redis_server: RedisServer, tmp_path: Path) -> QueueAppFixture:
-    return QueueAppFixture(redis_server, tmp_path)
-
-
-def test_a_redis_that_is_down_is_said_once_and_used_when_it_is_back(
+async def test_a_redis_that_is_down_is_said_once_and_used_when_it_is_back(
     bridge: QueueAppFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Three cycles without it, one line about it; started anew without any script, it is watched again."""
-
-    async def run() -> None:
+    """Three cycles without it, one line about it; restarted without any script, it is watched again."""
+    with caplog.at_level(logging.INFO, "wakeful.watchdog"):
         watch = bridge.watch()
         try:
             await watch.check()
@@ -44,9 +38,6 @@ def test_a_redis_that_is_down_is_said_once_and_used_when_it_is_back(
             assert (await watch.check()).unhealthy == 1
         finally:
             await watch.close()
-
-    with caplog.at_level(logging.INFO, "wakeful.watchdog"):
-        asyncio.run(run())
     assert caplog.text.count("it goes on looking") == 1
     assert ".." not in caplog.text
     assert caplog.text.count("answers again") == 1
@@ -54,44 +45,36 @@ def test_a_redis_that_is_down_is_said_once_and_used_when_it_is_back(
     assert bridge.outline() == [("session_unhealthy", "silent_for_15_minutes", "revival_attempted")]
 
 
-def test_a_redis_restarted_between_two_cycles_costs_none_of_them(bridge: QueueAppFixture) -> None:
-    """The connection it closed is made anew; nothing is said, nothing is missed."""
-
-    async def run() -> None:
-        watch = bridge.watch()
-        try:
-            await watch.check()
-            bridge.server.stop()
-            bridge.server.start()
-            await asyncio.to_thread(bridge.active)
-            cycle = await watch.check()
-            assert (cycle.trouble, cycle.unhealthy) == (None, 1)
-        finally:
-            await watch.close()
-
-    asyncio.run(run())
+async def test_a_redis_restarted_between_two_cycles_costs_none_of_them(bridge: QueueAppFixture) -> None:
+    """The connection it closed is opened again; nothing is reported, nothing is missed."""
+    watch = bridge.watch()
+    try:
+        await watch.check()
+        bridge.server.stop()
+        bridge.server.start()
+        await asyncio.to_thread(bridge.active)
+        cycle = await watch.check()
+        assert (cycle.trouble, cycle.unhealthy) == (None, 1)
+    finally:
+        await watch.close()
     assert bridge.statuses("RedisJob") == ["pending", "failed"]
 
 
-def test_a_redis_that_does_not_answer_costs_one_deadline(bridge: QueueAppFixture) -> None:
+async def test_a_redis_that_does_not_answer_costs_one_deadline(bridge: QueueAppFixture) -> None:
     """Frozen, it is given up on in time; woken up, it is used again."""
     bridge.active()
-
-    async def run() -> None:
-        watch = bridge.watch(deadline_seconds=0.5)
-        clock = SystemClock()
-        try:
-            os.kill(bridge.server.pid, signal.SIGSTOP)
-            began = clock.now().awake
-            assert "no answer" in str((await watch.check()).trouble)
-            assert clock.now().awake - began < 5.0
-            os.kill(bridge.server.pid, signal.SIGCONT)
-            assert (await watch.check()).unhealthy == 1
-        finally:
-            os.kill(bridge.server.pid, signal.SIGCONT)
-            await watch.close()
-
-    asyncio.run(run())
+    watch = bridge.watch(deadline_seconds=0.5)
+    clock = SystemClock()
+    try:
+        os.kill(bridge.server.pid, signal.SIGSTOP)
+        began = clock.now().awake
+        assert "no answer" in str((await watch.check()).trouble)
+        assert clock.now().awake - began < 5.0
+        os.kill(bridge.server.pid, signal.SIGCONT)
+        assert (await watch.check()).unhealthy == 1
+    finally:
+        os.kill(bridge.server.pid, signal.SIGCONT)
+        await watch.close()
     assert bridge.statuses("RedisJob") == ["pending", "failed"]
 
 
@@ -174,40 +157,32 @@ def test_the_parts_work_alone(bridge: QueueAppFixture) -> None:
     assert (cycle.healthy, cycle.unhealthy) == (1, 0)
 
 
-def test_a_revival_cut_off_between_fence_and_queue_is_finished(bridge: QueueAppFixture) -> None:
-    """Whoever fenced was ended before it enqueued: the next watchdog makes the job, and only one."""
+async def test_a_revival_cut_off_between_fence_and_queue_is_finished(bridge: QueueAppFixture) -> None:
+    """The watchdog that fenced was ended before it enqueued: the next watchdog makes the job, and only one."""
     bridge.active()
-
-    async def run() -> None:
-        jobs = connect(bridge.server.url)
-        (attempt,) = (await jobs.snapshot()).watched
-        await jobs.revive(attempt, revival(bridge, QueueRevivalStage.FENCED, job_id="f" * 32))
-        await jobs.close()
-        watch = bridge.watch(stop_session=lambda _session_id: None)
-        for _ in range(2):
-            await watch.check()
-        await watch.close()
-
-    asyncio.run(run())
+    jobs = connect(bridge.server.url)
+    (attempt,) = (await jobs.snapshot()).watched
+    await jobs.revive(attempt, revival(bridge, QueueRevivalStage.FENCED, job_id="f" * 32))
+    await jobs.close()
+    watch = bridge.watch(stop_session=lambda _session_id: None)
+    for _ in range(2):
+        await watch.check()
+    await watch.close()
     (job,) = bridge.server.query("RedisJob", status="pending")
     assert (job["job_id"], job["message_text"], job["revival_context"]) == ("f" * 32, "ship it", "go on")
 
 
-def test_a_queue_that_was_asked_and_made_no_job_is_a_failed_revival(bridge: QueueAppFixture) -> None:
+async def test_a_queue_that_was_asked_and_made_no_job_is_a_failed_revival(bridge: QueueAppFixture) -> None:
     """Ten minutes later nothing was made of it: the chat is told, once."""
     bridge.active()
-
-    async def run() -> None:
-        jobs = connect(bridge.server.url)
-        (attempt,) = (await jobs.snapshot()).watched
-        await jobs.revive(attempt, revival(bridge, QueueRevivalStage.ASKED, job_id=None))
-        await jobs.close()
-        watch = bridge.watch()
-        for _ in range(2):
-            await watch.check()
-        await watch.close()
-
-    asyncio.run(run())
+    jobs = connect(bridge.server.url)
+    (attempt,) = (await jobs.snapshot()).watched
+    await jobs.revive(attempt, revival(bridge, QueueRevivalStage.ASKED, job_id=None))
+    await jobs.close()
+    watch = bridge.watch()
+    for _ in range(2):
+        await watch.check()
+    await watch.close()
     assert bridge.sent == [(CHAT, FAILURE_MESSAGE)]
     assert bridge.outline() == [("revival_failed", "silent_for_15_minutes", "failure_message_sent")]
 
@@ -239,13 +214,10 @@ def test_the_example_in_the_documentation_runs(bridge: QueueAppFixture) -> None:
     example = example.replace("redis://127.0.0.1:6379/0", bridge.server.url).replace(
         "sleep(3600)", "sleep(3)"
     )
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-c", example.replace('github_repo="acme/bots"', 'github_repo=""')],
-        cwd=bridge.folder,
         env={"PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        check=False,
+        cwd=bridge.folder,
         timeout=30,
     )
     assert done.stdout.startswith(f"again: {SESSION} ship it Wakeful: "), done.stderr

@@ -2,15 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import pytest
 from msgspec.structs import replace
 
 from support.queue_app import CHAT, SESSION, WORK, QueueAppFixture
-from support.redis_server import RedisServer
 from wakeful.watchdog.queue import (
     FenceResult,
     JobsUnreachable,
@@ -26,18 +25,19 @@ from wakeful.watchdog.redis_records import parse_key, unescape_field
 T = TypeVar("T")
 
 
-@pytest.fixture
-def bridge(redis_server: RedisServer, tmp_path: Path) -> QueueAppFixture:
-    return QueueAppFixture(redis_server, tmp_path)
+@asynccontextmanager
+async def opened_jobs(bridge: QueueAppFixture) -> AsyncIterator[RedisJobQueue]:
+    jobs = RedisJobQueue(RedisConnection(bridge.server.url))
+    try:
+        yield jobs
+    finally:
+        await jobs.close()
 
 
 def with_jobs(bridge: QueueAppFixture, act: Callable[[RedisJobQueue], Awaitable[T]]) -> T:
     async def run() -> T:
-        jobs = RedisJobQueue(RedisConnection(bridge.server.url))
-        try:
+        async with opened_jobs(bridge) as jobs:
             return await act(jobs)
-        finally:
-            await jobs.close()
 
     return asyncio.run(run())
 
@@ -74,26 +74,23 @@ def everything(bridge: QueueAppFixture) -> dict[bytes, object]:
     return found
 
 
-def test_a_spent_budget_changes_nothing(bridge: QueueAppFixture) -> None:
+async def test_a_spent_budget_changes_nothing(bridge: QueueAppFixture) -> None:
     """The same message runs again: its budget alone refuses it, and not one byte is changed."""
     bridge.active()
     client = bridge.server.client()
     client.set(f"wakeful:revival:{WORK}", "somebody else's")
     client.close()
     before = everything(bridge)
-
-    async def act(jobs: RedisJobQueue) -> FenceResult:
+    async with opened_jobs(bridge) as jobs:
         (attempt,) = (await jobs.snapshot()).watched
         assert await jobs.is_budget_spent(attempt.work)
-        return await jobs.revive(attempt, revival(attempt))
-
-    assert with_jobs(bridge, act) is FenceResult.SPENT
+        assert await jobs.revive(attempt, revival(attempt)) is FenceResult.SPENT
     assert everything(bridge) == before
 
 
 @pytest.mark.parametrize("gone", ["AgentSession:*", "RedisJob:*"])
 def test_a_record_that_vanished_changes_nothing(bridge: QueueAppFixture, gone: str) -> None:
-    """Somebody else ended the session or its job in between: nothing is spent, nothing made."""
+    """Another program ended the session or its job in between: nothing is spent, nothing made."""
     bridge.active()
 
     async def act(jobs: RedisJobQueue) -> tuple[FenceResult, FenceResult]:
@@ -119,7 +116,9 @@ def test_a_record_that_vanished_changes_nothing(bridge: QueueAppFixture, gone: s
         "wakeful:revivals",
     ],
 )
-def test_a_strange_index_is_noticed_before_anything_is_changed(bridge: QueueAppFixture, strange: str) -> None:
+async def test_a_strange_index_is_noticed_before_anything_is_changed(
+    bridge: QueueAppFixture, strange: str
+) -> None:
     """Redis undoes nothing of a script that fails half way; this one looks first."""
     bridge.active()
     client = bridge.server.client()
@@ -127,25 +126,19 @@ def test_a_strange_index_is_noticed_before_anything_is_changed(bridge: QueueAppF
     client.set(strange, "a string")
     client.close()
     before = everything(bridge)
-
-    async def act(jobs: RedisJobQueue) -> None:
+    async with opened_jobs(bridge) as jobs:
         (attempt,) = (await jobs.snapshot()).watched
         with pytest.raises(RecordStrange):
             await jobs.revive(attempt, revival(attempt))
-
-    with_jobs(bridge, act)
     assert everything(bridge) == before
 
 
-def test_the_budget_lasts_a_week(bridge: QueueAppFixture) -> None:
+async def test_the_budget_lasts_a_week(bridge: QueueAppFixture) -> None:
     """One key per message, and it expires."""
     bridge.active()
-
-    async def act(jobs: RedisJobQueue) -> FenceResult:
+    async with opened_jobs(bridge) as jobs:
         (attempt,) = (await jobs.snapshot()).watched
-        return await jobs.revive(attempt, revival(attempt))
-
-    assert with_jobs(bridge, act) is FenceResult.DONE
+        assert await jobs.revive(attempt, revival(attempt)) is FenceResult.DONE
     client = bridge.server.client()
     assert 604_700 < client.ttl(f"wakeful:revival:{WORK}") <= 604_800
     assert client.zscore("$SortF:RedisJob:created_at:popoto", f"RedisJob:{'a' * 32}:popoto:pending") == (
@@ -157,7 +150,7 @@ def test_the_budget_lasts_a_week(bridge: QueueAppFixture) -> None:
 def test_an_answer_that_was_lost_is_looked_up(
     bridge: QueueAppFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The script ran and its answer did not arrive: it counts as done, and only for whoever ran it."""
+    """The script ran and its answer did not arrive: it counts as done, and only for the watchdog that ran it."""
     bridge.active()
     run = RedisConnection.run_script
 
@@ -178,10 +171,9 @@ def test_an_answer_that_was_lost_is_looked_up(
     assert bridge.statuses("RedisJob") == ["pending", "failed"]
 
 
-def test_claims_run_out_and_are_given_back_by_their_owner_only(bridge: QueueAppFixture) -> None:
-    """Nobody frees another one's claim, and a dead owner's ends by itself."""
-
-    async def act(jobs: RedisJobQueue) -> None:
+async def test_claims_run_out_and_are_given_back_by_their_owner_only(bridge: QueueAppFixture) -> None:
+    """A claim is freed by its owner only, and a dead owner's ends by itself."""
+    async with opened_jobs(bridge) as jobs:
         assert await jobs.claim("w", "me", 60.0)
         await jobs.release_claim("w", "you")
         assert not await jobs.claim("w", "you", 60.0)
@@ -189,8 +181,6 @@ def test_claims_run_out_and_are_given_back_by_their_owner_only(bridge: QueueAppF
         assert await jobs.claim("w", "you", 0.001)
         await asyncio.sleep(0.05)
         assert await jobs.claim("w", "me", 60.0)
-
-    with_jobs(bridge, act)
 
 
 def test_every_escaped_id_is_read_back(bridge: QueueAppFixture) -> None:
@@ -281,7 +271,7 @@ def test_a_revival_whose_next_job_was_taken_in_the_same_moment_is_not_withdrawn(
 
 
 def test_a_revival_that_another_watchdog_moved_on_is_not_withdrawn(bridge: QueueAppFixture) -> None:
-    """What was read before is not what is there: its budget ran out, or somebody saw its next job run."""
+    """What was read before is not what is there: its budget ran out, or another watchdog saw its next job run."""
     made = fenced(bridge)
     assert with_jobs(bridge, lambda jobs: jobs.advance(made, replace(made, running_at=1.0))) is True
     before = everything(bridge)
@@ -292,17 +282,14 @@ def test_a_revival_that_another_watchdog_moved_on_is_not_withdrawn(bridge: Queue
     assert with_jobs(bridge, lambda jobs: jobs.open_revivals()) == []
 
 
-def test_a_fence_leaves_the_record_of_a_completed_attempt_alone(bridge: QueueAppFixture) -> None:
+async def test_a_fence_leaves_the_record_of_a_completed_attempt_alone(bridge: QueueAppFixture) -> None:
     """The record is an earlier message's, which ended well; only the job that hangs is marked."""
     bridge.server.session(
         session_id=SESSION, project_key="popoto", status="completed", chat_id=CHAT,
         started_at=bridge.now - 10_900, last_activity=bridge.now - 10_800,
     )  # fmt: skip
     bridge.run_job(SESSION, chat_id=CHAT, message_id=4469)
-
-    async def act(jobs: RedisJobQueue) -> FenceResult:
+    async with opened_jobs(bridge) as jobs:
         (attempt,) = (await jobs.snapshot()).watched
-        return await jobs.fence(attempt)
-
-    assert with_jobs(bridge, act) is FenceResult.DONE
+        assert await jobs.fence(attempt) is FenceResult.DONE
     assert (bridge.statuses("RedisJob"), bridge.statuses("AgentSession")) == (["failed"], ["completed"])

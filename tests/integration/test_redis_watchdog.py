@@ -1,48 +1,17 @@
-"""The watchdog over a real Redis whose records popoto wrote: what is found, what is done, what is said, and once."""
+"""The watchdog over a real Redis whose records popoto wrote: what is found, what is done, and what is said, once."""
 
 import asyncio
-import time
-from errno import ENOSPC
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from support.queue_app import CHAT, ISSUE, SESSION, WORK, QueueAppFixture
-from support.redis_server import RedisServer
+from support.redis_checks import again, check, first_seen, taken
 from wakeful.alerts.delivery import Refused
-from wakeful.core.ids import SessionId
 from wakeful.healing.plan import HealingRules
-from wakeful.incidents.critical_event import CriticalEvent
-from wakeful.incidents.issue_tracker import FilingResult, IssueReport
-from wakeful.linux.clock import SystemClock
 from wakeful.watchdog.api import Settings, attempt_revival
-from wakeful.watchdog.loop import Cycle, connect
 from wakeful.watchdog.queue import Work
-from wakeful.watchdog.redis_queue import QueueIssueLedger
 from wakeful.watchdog.redis_records import encode_value
 from wakeful.watchdog.rules import AWAITING_DECISION_MESSAGE, FAILURE_MESSAGE, NO_FOLDER_MESSAGE
-from wakeful.watchdog.unfiled_issues import QueueIssueFallback
-
-
-@pytest.fixture
-def bridge(redis_server: RedisServer, tmp_path: Path) -> QueueAppFixture:
-    return QueueAppFixture(redis_server, tmp_path)
-
-
-def check(bridge: QueueAppFixture, times: int = 1, **settings: Any) -> Cycle:
-    """Some cycles of one watchdog."""
-
-    async def run() -> Cycle:
-        watch = bridge.watch(**settings)
-        try:
-            for _ in range(times - 1):
-                await watch.check()
-            return await watch.check()
-        finally:
-            await watch.close()
-
-    return asyncio.run(run())
 
 
 def test_a_silent_session_is_revived_in_its_own_queue(bridge: QueueAppFixture) -> None:
@@ -89,125 +58,6 @@ def test_popoto_finds_everything_where_it_looks(bridge: QueueAppFixture) -> None
     assert sorted(key.rpartition(":")[2] for key in hashes) == ["failed", "failed", "pending"]
     assert len(bridge.server.query("RedisJob", created_at__gte=bridge.now - 1, project_key="popoto")) == 1
     client.close()
-
-
-def test_a_second_failure_tells_the_chat_once(bridge: QueueAppFixture) -> None:
-    """The revived job hangs too: the failure message once, however many watchdogs and restarts follow."""
-    bridge.active()
-    check(bridge)
-    again(bridge)
-    for _ in range(3):
-        check(bridge)
-    assert bridge.sent == [(CHAT, FAILURE_MESSAGE)]
-    assert bridge.outline()[-1] == ("revival_failed", "silent_for_15_minutes", "failure_message_sent")
-    assert bridge.statuses("AgentSession") == ["failed"]
-    assert bridge.statuses("RedisJob") == ["failed"]
-
-
-def again(bridge: QueueAppFixture) -> None:
-    """The bridge takes the revived job up, as it does: delete and recreate; then it hangs again."""
-    client = bridge.server.client()
-    for key in client.keys("*"):
-        if b"RedisJob" in key or b"AgentSession" in key:
-            client.delete(key)
-    client.close()
-    bridge.active()
-
-
-def test_the_outcome_is_recovered_once_the_new_job_works(bridge: QueueAppFixture) -> None:
-    """Unverified while the next job waits and while it merely runs; when it works, one line says that it recovered."""
-    bridge.active()
-    check(bridge)
-    client = bridge.server.client()
-    (pending,) = client.smembers("$KeyF:RedisJob:status:pending")
-    running = pending.replace(b":pending", b":running")
-    client.rename(pending, running)
-    client.smove("$KeyF:RedisJob:status:pending", "$KeyF:RedisJob:status:running", pending)
-    client.srem("$KeyF:RedisJob:status:running", pending)
-    client.sadd("$KeyF:RedisJob:status:running", running)
-    client.close()
-    check(bridge, times=2)
-    assert [each[0] for each in bridge.outline()] == ["session_unhealthy"]
-    bridge.call("make test", -5.0)
-    check(bridge, times=2)
-    assert [each[0] for each in bridge.outline()] == ["session_unhealthy", "session_recovered"]
-
-
-def taken(bridge: QueueAppFixture, status: str, **fields: Any) -> None:
-    """A worker saves the revived job with another status, as popoto does: delete, and create it under a name of its own."""
-    (job,) = bridge.server.query("RedisJob", created_at__gte=bridge.now - 1, project_key="popoto")
-    bridge.server.delete("RedisJob", status=job["status"])
-    kept = {name: value for name, value in job.items() if value is not None and name != "job_id"}
-    bridge.server.job(**{**kept, "status": status, **fields})
-
-
-def test_a_worker_that_saves_the_job_under_another_name_has_taken_it(bridge: QueueAppFixture) -> None:
-    """It works, whatever it is called: recovered, and the chat is left in peace."""
-    bridge.active()
-    check(bridge)
-    taken(bridge, "running")
-    bridge.call("make test", -5.0)
-    check(bridge, times=2)
-    assert [each[0] for each in bridge.outline()] == ["session_unhealthy", "session_recovered"]
-    assert bridge.sent == []
-
-
-def test_a_job_that_was_done_and_deleted_is_no_failure(bridge: QueueAppFixture) -> None:
-    """Of a job that is gone its session tells: what it did since counts as recovered."""
-    bridge.active()
-    check(bridge)
-    bridge.server.delete("RedisJob", status="pending")
-    bridge.server.delete("AgentSession", session_id=SESSION)
-    bridge.server.session(
-        session_id=SESSION, project_key="popoto", status="completed", chat_id=CHAT,
-        started_at=bridge.now, last_activity=bridge.now + 60,
-    )  # fmt: skip
-    check(bridge, times=2)
-    assert [each[0] for each in bridge.outline()] == ["session_unhealthy", "session_recovered"]
-    assert bridge.sent == []
-
-
-@pytest.mark.parametrize("seen_running", [False, True])
-def test_a_revived_job_that_fails_by_itself_is_a_second_failure(
-    bridge: QueueAppFixture, *, seen_running: bool
-) -> None:
-    """The failure message to its chat, once, whether or not it was seen to run before."""
-    bridge.active()
-    check(bridge)
-    if seen_running:
-        taken(bridge, "running")
-        check(bridge)
-    taken(bridge, "failed")
-    for _ in range(3):
-        check(bridge)
-    assert bridge.sent == [(CHAT, FAILURE_MESSAGE)]
-    failed = [each for each in bridge.outline() if each[0] == "revival_failed"]
-    assert failed == [("revival_failed", "silent_for_15_minutes", "failure_message_sent")]
-    assert bridge.events[-1]["github_issue"] == ISSUE
-
-
-def test_what_a_full_disk_refused_is_written_later(bridge: QueueAppFixture) -> None:
-    """Neither the revival nor the end of hope is missing in the log once it takes lines again; nothing is done twice."""
-    is_full = [True]
-
-    def write(event: CriticalEvent) -> None:
-        if is_full[0]:
-            raise OSError(ENOSPC, "No space left on device")
-        bridge.critical.append(event)
-
-    def cycle() -> None:
-        is_full[0] = True
-        check(bridge, write=write)
-        is_full[0] = False
-        check(bridge, times=2, write=write)
-
-    bridge.active()
-    cycle()
-    assert bridge.outline() == [("session_unhealthy", "silent_for_15_minutes", "revival_attempted")]
-    taken(bridge, "failed")
-    cycle()
-    assert [each[0] for each in bridge.outline()] == ["session_unhealthy", "revival_failed"]
-    assert bridge.sent == [(CHAT, FAILURE_MESSAGE)]
 
 
 def test_each_finding_has_a_line_of_its_own_to_the_end(bridge: QueueAppFixture) -> None:
@@ -281,7 +131,7 @@ def test_a_program_without_a_daemon_releases_what_is_held(bridge: QueueAppFixtur
 
 
 def test_a_job_whose_folder_is_gone_is_held(bridge: QueueAppFixture) -> None:
-    """Nobody can run it there: held, told, not revived."""
+    """It cannot run there: held, reported, not revived."""
     chat, message = SESSION.split("_")[-2:]
     bridge.server.session(
         session_id=SESSION, project_key="popoto", status="active", chat_id=chat,
@@ -317,7 +167,7 @@ def test_completed_remote_calls_are_listed(bridge: QueueAppFixture) -> None:
 
 
 def test_stale_records_are_skipped(bridge: QueueAppFixture) -> None:
-    """An active record whose job is not running is nobody's: skipped, and nothing is done about it."""
+    """An active record whose job is not running is skipped, and nothing is done about it."""
     bridge.server.session(
         session_id=SESSION, project_key="popoto", status="active", chat_id=CHAT,
         started_at=bridge.now - 9000, last_activity=bridge.now - 9000,
@@ -365,7 +215,7 @@ def test_wrong_types_keep_nobody_else_from_being_checked(
         cycle = check(bridge)
     assert cycle.unhealthy == 1
     assert bridge.events == []
-    assert "status:pending is not what popoto makes of it" in caplog.text
+    assert "status:pending differs from what popoto writes" in caplog.text
     bridge.server.client().delete("$KeyF:RedisJob:status:pending")
     check(bridge)
     assert bridge.outline() == [("session_unhealthy", "silent_for_15_minutes", "revival_attempted")]
@@ -386,23 +236,6 @@ def test_the_newest_of_two_statuses_counts(bridge: QueueAppFixture, newer: str, 
     client.sadd("$KeyF:AgentSession:status:failed", failed)
     client.close()
     assert check(bridge).checked == checked
-
-
-def test_a_late_save_of_the_fenced_owner_changes_nothing(bridge: QueueAppFixture) -> None:
-    """It leaves an active record behind, but no running job: stale, and never revived again."""
-    bridge.active()
-    check(bridge)
-    client = bridge.server.client()
-    zombie = "AgentSession:popoto:tg_popoto_/-5294327191_4469:active"
-    client.hset(zombie, mapping={"last_activity": encode_value(bridge.now)})
-    client.sadd("$KeyF:AgentSession:status:active", zombie)
-    job = client.smembers("$KeyF:RedisJob:status:failed").pop().replace(b":failed", b":running")
-    client.hset(job, mapping={"session_id": encode_value(SESSION)})
-    client.sadd("$KeyF:RedisJob:status:running", job)
-    client.close()
-    cycle = check(bridge)
-    assert (cycle.checked, cycle.skipped) == (0, 1)
-    assert len(bridge.events) == 1
 
 
 def test_a_long_message_with_control_characters_survives(bridge: QueueAppFixture) -> None:
@@ -469,7 +302,7 @@ def test_a_session_is_stopped_before_its_next_job_exists(bridge: QueueAppFixture
 
 
 def test_only_a_definite_refusal_is_sent_again(bridge: QueueAppFixture) -> None:
-    """Refused: tried again in a later cycle. Anything else: nobody knows whether it arrived, so never again."""
+    """Refused: tried again in a later cycle. Anything else: it is unknown whether it arrived, so never again."""
     bridge.active()
     check(bridge)
     again(bridge)
@@ -569,22 +402,10 @@ def test_a_healthy_session_is_left_alone(bridge: QueueAppFixture) -> None:
     assert sorted(bridge.server.client().keys("*")) == sorted(before)
 
 
-def test_a_second_hang_is_seen_though_no_record_calls_it_active(bridge: QueueAppFixture) -> None:
-    """A worker that keeps its own account runs the next job without a record of popoto's: its tool log tells."""
-    bridge.active()
-    check(bridge)
-    taken(bridge, "running", created_at=bridge.now - 890)
-    bridge.call("make test", 880.0)
-    check(bridge, times=2)
-    assert [each[0] for each in bridge.outline()] == ["session_unhealthy", "revival_failed"]
-    assert bridge.sent == [(CHAT, FAILURE_MESSAGE)]
-    assert set(bridge.statuses("RedisJob")) == {"failed"}
-
-
 def test_a_running_job_that_nothing_is_known_of_is_skipped_and_said(
     bridge: QueueAppFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Neither a record nor a log: it may have waited long and run for a second. Nobody accuses it."""
+    """Neither a record nor a log: it may have waited long and run for a second. It is not reported."""
     bridge.run_job(SESSION, chat_id=CHAT, message_id=4469)
     cycle = check(bridge)
     assert (cycle.checked, cycle.skipped) == (0, 1)
@@ -604,135 +425,8 @@ def test_a_job_whose_session_ended_is_not_watched(bridge: QueueAppFixture) -> No
     assert (cycle.checked, cycle.skipped, bridge.events) == (0, 0, [])
 
 
-def test_a_fenced_session_leaves_its_name_to_the_next_attempt(bridge: QueueAppFixture) -> None:
-    """popoto lets a worker save the session as active again, though the failed record is still there."""
-    bridge.active()
-    check(bridge)
-    bridge.server.session(
-        session_id=SESSION, project_key="popoto", status="active", chat_id=CHAT,
-        started_at=bridge.now, last_activity=bridge.now + 1,
-    )  # fmt: skip
-    assert sorted(bridge.statuses("AgentSession")) == ["active", "failed"]
-
-
-def test_a_session_that_goes_on_after_its_fence_withdraws_its_revival(bridge: QueueAppFixture) -> None:
-    """Nobody took the next job yet: the old attempt runs as before, and it can be revived once, later."""
-    bridge.active()
-    check(bridge)
-    assert bridge.statuses("RedisJob") == ["pending", "failed"]
-    bridge.call("make test", -5.0)
-    check(bridge, times=2)
-    assert bridge.statuses("RedisJob") == ["running"]
-    assert bridge.statuses("AgentSession") == ["active"]
-    assert [each[0] for each in bridge.outline()] == ["session_unhealthy", "session_recovered"]
-    client = bridge.server.client()
-    left = {key for key in client.keys("*") if b"pending" in key or key.startswith(b"wakeful:reviv")}
-    client.close()
-    assert not left
-
-
-def test_a_revival_that_was_taken_is_not_withdrawn(bridge: QueueAppFixture) -> None:
-    """The next job runs: whatever the old attempt still writes, there are two of them and one was asked for."""
-    bridge.active()
-    check(bridge)
-    taken(bridge, "running")
-    bridge.call("make test", -5.0)
-    check(bridge)
-    assert sorted(bridge.statuses("RedisJob")) == ["failed", "running"]
-
-
-def test_what_the_log_did_not_take_is_written_later(bridge: QueueAppFixture) -> None:
-    """Held, stalled and unrouted: for some seconds nothing can be written, and no event is lost or doubled."""
-    is_full = [True]
-
-    def write(event: CriticalEvent) -> None:
-        if is_full[0]:
-            raise OSError(ENOSPC, "No space left on device")
-        bridge.critical.append(event)
-
-    bridge.active()
-    bridge.call("git push origin main", 930.0, ended=False)
-    bridge.run_job("tg_idle_1_2", project="idle", status="pending")
-    bridge.run_job("tg_research_1_2", project="research", status="pending")
-    check(bridge, write=write, active_projects=["popoto", "idle"])
-    assert bridge.events == []
-    is_full[0] = False
-    check(bridge, times=3, write=write, active_projects=["popoto", "idle"])
-    assert sorted((event, action) for event, _, action in bridge.outline()) == [
-        ("message_unrouted", "none"),
-        ("queue_stalled", "none"),
-        ("session_unhealthy", "held_for_approval"),
-    ]
-    assert len(bridge.alerts) == 3
-
-
-def test_an_issue_and_a_report_that_waits_for_one_do_not_share_a_name(bridge: QueueAppFixture) -> None:
-    """`gh` takes one issue, then fails, then works: the address stays an address, and nobody is told twice."""
-
-    async def run() -> tuple[list[str | None], list[str], dict[str, str]]:
-        jobs = connect(bridge.server.url)
-        ledger = QueueIssueLedger(jobs)
-        forge, told = FlakyForge(), list[str]()
-
-        async def tell(words: str) -> None:
-            told.append(words)
-
-        try:
-            told_forge = QueueIssueFallback(forge, jobs, SystemClock(), tell)
-            await ledger.record_filed("popoto", ISSUE)
-            await told_forge.file(IssueReport("popoto", SessionId(SESSION), "silent", "", 1.0))
-            seen = [await ledger.newest("popoto")]
-            await told_forge.after_cycle()
-            forge.works = True
-            await told_forge.after_cycle()
-            seen.append(await ledger.newest("popoto"))
-            return seen, told, await jobs.episodes()
-        finally:
-            await jobs.close()
-
-    seen, told, episodes = asyncio.run(run())
-    assert seen == [ISSUE, ISSUE]
-    assert len(told) == 2, told
-    assert episodes == {"issue:popoto": ISSUE}
-
-
-def test_a_report_that_an_earlier_version_kept_is_filed_and_no_address(bridge: QueueAppFixture) -> None:
-    """Under the name of the issue lies a report: it is nobody's address, and is filed once `gh` works."""
-    kept = '{"project":"popoto","session_id":"s1","reason":"silent","summary":"","duration_seconds":1.0}'
-
-    async def run() -> tuple[str | None, list[str], dict[str, str]]:
-        jobs = connect(bridge.server.url)
-        forge, told = FlakyForge(), list[str]()
-
-        async def tell(words: str) -> None:
-            told.append(words)
-
-        try:
-            await jobs.set_episode("issue:popoto", kept)
-            newest = await QueueIssueLedger(jobs).newest("popoto")
-            forge.works = True
-            told_forge = QueueIssueFallback(forge, jobs, SystemClock(), tell)
-            await told_forge.after_cycle()
-            await told_forge.after_cycle()
-            return newest, told, await jobs.episodes()
-        finally:
-            await jobs.close()
-
-    assert asyncio.run(run()) == (None, [], {})
-
-
-class FlakyForge:
-    """Takes nothing until it works."""
-
-    works = False
-
-    async def file(self, report: IssueReport) -> FilingResult:
-        del report
-        return FilingResult(ISSUE, "filed") if self.works else FilingResult(None, "gh: not logged in")
-
-
 def test_a_job_that_just_began_is_not_judged_by_an_earlier_attempts_log(bridge: QueueAppFixture) -> None:
-    """The thread's last message was done three hours ago, the next job was just taken: nobody calls it silent."""
+    """The thread's last message was done three hours ago, the next job was just taken: it is not called silent."""
     bridge.server.session(
         session_id=SESSION, project_key="popoto", status="completed", chat_id=CHAT,
         started_at=bridge.now - 10_900, last_activity=bridge.now - 10_800,
@@ -754,16 +448,6 @@ def test_a_job_that_waited_is_not_judged_by_what_was_done_while_it_did(bridge: Q
     assert bridge.events == []
 
 
-def first_seen(bridge: QueueAppFixture, before_seconds: float) -> int:
-    """Every running job without an active record was first seen so long ago; how many those are."""
-    client = bridge.server.client()
-    names = client.hkeys("wakeful:running")
-    for name in names:
-        client.hset("wakeful:running", name, repr(bridge.now - before_seconds))
-    client.close()
-    return len(names)
-
-
 def test_a_job_without_a_record_is_judged_by_its_log_since_it_was_first_seen(bridge: QueueAppFixture) -> None:
     """No record calls it active: what it logged since the first look counts, whichever watchdog looks."""
     bridge.run_job(SESSION, chat_id=CHAT, message_id=4469)
@@ -775,165 +459,3 @@ def test_a_job_without_a_record_is_judged_by_its_log_since_it_was_first_seen(bri
     assert sorted(bridge.statuses("RedisJob")) == ["failed", "pending"]
     check(bridge)
     assert first_seen(bridge, 0) == 0
-
-
-def test_a_second_hang_is_seen_without_record_and_log(bridge: QueueAppFixture) -> None:
-    """The worker saved the next job under a name of its own and writes nothing: ten minutes later it is silent."""
-    bridge.active()
-    check(bridge)
-    taken(bridge, "running", created_at=bridge.now - 890)
-    check(bridge)
-    assert first_seen(bridge, 700) == 1
-    check(bridge)
-    assert [each[0] for each in bridge.outline()] == ["session_unhealthy", "revival_failed"]
-    assert bridge.sent == [(CHAT, FAILURE_MESSAGE)]
-
-
-def test_another_message_of_the_session_does_not_withdraw_a_revival(bridge: QueueAppFixture) -> None:
-    """While the revival waits, the worker does the next message of the same session: that is not the old attempt."""
-    bridge.active()
-    bridge.run_job(SESSION, chat_id=CHAT, message_id=4470, status="pending", created_at=bridge.now - 30)
-    check(bridge)
-    bridge.server.delete("RedisJob", message_id=4470)
-    bridge.run_job(SESSION, chat_id=CHAT, message_id=4470, status="completed", created_at=bridge.now - 30)
-    bridge.call("make test", -5.0)
-    check(bridge, times=2)
-    assert sorted(bridge.statuses("RedisJob")) == ["completed", "failed", "pending"]
-    assert [each[0] for each in bridge.outline()] == ["session_unhealthy"]
-
-
-def test_the_last_words_of_a_stopped_session_do_not_withdraw_its_revival(bridge: QueueAppFixture) -> None:
-    """The bridge ended the old attempt, which writes to its log as it ends: the next job is still wanted."""
-
-    def stop(session_id: str) -> None:
-        assert session_id == SESSION
-        bridge.call("make test", -5.0)
-
-    bridge.active()
-    check(bridge, times=2, stop_session=stop)
-    assert sorted(bridge.statuses("RedisJob")) == ["failed", "pending"]
-    assert [each[0] for each in bridge.outline()] == ["session_unhealthy"]
-
-
-def test_an_attempt_that_failed_after_its_fence_does_not_withdraw_its_revival(
-    bridge: QueueAppFixture,
-) -> None:
-    """Its own worker saved it as failed since then: that is an end, not going on."""
-    bridge.active()
-    check(bridge)
-    client = bridge.server.client()
-    (failed,) = [key for key in client.keys("AgentSession:*") if key.endswith(b":failed")]
-    client.hset(failed, "last_activity", encode_value(bridge.now + 5))
-    client.close()
-    check(bridge, times=2)
-    assert sorted(bridge.statuses("RedisJob")) == ["failed", "pending"]
-
-
-def test_an_attempt_that_completed_after_its_fence_withdraws_its_revival_and_runs_no_more(
-    bridge: QueueAppFixture,
-) -> None:
-    """It went on and ended well before anybody took the next job: nothing is left to run, and nothing is called running."""
-    bridge.active()
-    check(bridge)
-    bridge.server.session(
-        session_id=SESSION, project_key="popoto", status="completed", chat_id=CHAT,
-        started_at=bridge.now - 960, last_activity=bridge.now + 5,
-    )  # fmt: skip
-    client = bridge.server.client()
-    (failed,) = [key for key in client.keys("RedisJob:*") if key.endswith(b":failed")]
-    bridge.server.job(
-        job_id=failed.decode().split(":")[1], project_key="popoto", status="completed", session_id=SESSION,
-        chat_id=CHAT, message_id=4469, created_at=bridge.now - 960, message_text="ship it",
-    )  # fmt: skip
-    client.close()
-    check(bridge, times=2)
-    assert bridge.statuses("RedisJob") == ["completed"]
-    assert bridge.statuses("AgentSession") == ["completed", "failed"]
-
-
-def test_a_session_that_merely_runs_again_is_not_recovered_by_what_was_written_before(
-    bridge: QueueAppFixture,
-) -> None:
-    """The old attempt's last line came after the fence; the next job was taken and has done nothing yet."""
-    bridge.active()
-    check(bridge)
-    taken(bridge, "running")
-    bridge.call("make test", -0.5)
-    time.sleep(max(0.0, bridge.now + 1.6 - time.time()))
-    check(bridge, times=2)
-    assert [each[0] for each in bridge.outline()] == ["session_unhealthy"]
-
-
-def test_a_watchdog_that_is_ended_while_it_writes_owed_events_loses_none(bridge: QueueAppFixture) -> None:
-    """The log hangs, its program is ended: what was owed is still there for the next one, in its order."""
-    bridge.run_job("tg_research_1_2", project="research", status="pending")
-    bridge.run_job("tg_idle_1_2", project="idle", status="pending")
-
-    def full(_event: CriticalEvent) -> None:
-        raise OSError(ENOSPC, "No space left on device")
-
-    check(bridge, write=full, active_projects=["popoto"])
-
-    async def ended_inside() -> None:
-        inside = asyncio.Event()
-
-        async def hangs(_event: CriticalEvent) -> None:
-            inside.set()
-            await asyncio.Event().wait()
-
-        watch = bridge.watch(write=hangs, active_projects=["popoto"])
-        cycle = asyncio.create_task(watch.check())
-        await asyncio.wait_for(inside.wait(), 10)
-        cycle.cancel()
-        await asyncio.gather(cycle, return_exceptions=True)
-        await watch.close()
-
-    asyncio.run(ended_inside())
-    check(bridge, times=2, active_projects=["popoto"])
-    told = [(event["event"], event["project_key"]) for event in bridge.events]
-    assert sorted(told) == [("message_unrouted", "idle"), ("message_unrouted", "research")]
-    at = [event["timestamp"] for event in bridge.events]
-    assert at == sorted(at)
-
-
-def test_that_a_session_recovered_is_not_lost_while_the_log_is_full(bridge: QueueAppFixture) -> None:
-    """The next job works while nothing can be written: the line comes when it can."""
-    is_full = [False]
-
-    def write(event: CriticalEvent) -> None:
-        if is_full[0]:
-            raise OSError(ENOSPC, "No space left on device")
-        bridge.critical.append(event)
-
-    bridge.active()
-    check(bridge, write=write)
-    taken(bridge, "running")
-    bridge.call("make test", -5.0)
-    is_full[0] = True
-    check(bridge, times=3, write=write)
-    is_full[0] = False
-    check(bridge, times=2, write=write)
-    assert [each[0] for each in bridge.outline()] == ["session_unhealthy", "session_recovered"]
-
-
-def test_two_watchdogs_at_once_write_each_owed_event_once(bridge: QueueAppFixture) -> None:
-    """Both find the same list when the log is back: one of them writes it, whole and in its order."""
-    projects = [f"project{number}" for number in range(5)]
-
-    def full(_event: CriticalEvent) -> None:
-        raise OSError(ENOSPC, "No space left on device")
-
-    for project in projects:
-        bridge.run_job(f"tg_{project}_1_2", project=project, status="pending")
-    check(bridge, write=full, active_projects=["popoto"])
-
-    async def both() -> None:
-        watches = [bridge.watch(active_projects=["popoto"]) for _ in range(2)]
-        await asyncio.gather(*(watch.check() for watch in watches))
-        for watch in watches:
-            await watch.close()
-
-    asyncio.run(both())
-    assert sorted(event["project_key"] for event in bridge.events) == projects
-    at = [event["timestamp"] for event in bridge.events]
-    assert at == sorted(at)

@@ -36,7 +36,7 @@ def test_a_queues_session_asks_for_a_yes_and_not_to_be_adopted(doors: HttpFixtur
     with doors.socket() as person:
         asked = person.post("/api/sessions/tg_shop_1_2/revive", json={})
         assert (asked.status_code, asked.json()["code"]) == (409, "held-in-queue")
-        assert "wakeful session revive tg_shop_1_2 --yes" in asked.json()["detail"]
+        assert "wakeful resume tg_shop_1_2 --yes" in asked.json()["detail"]
         assert "is held: a call was cut off" in asked.json()["detail"]
         done = person.post("/api/sessions/tg_shop_1_2/revive", json={"approved": True})
         assert (done.status_code, done.json()["words"]) == (200, "a person approved it")

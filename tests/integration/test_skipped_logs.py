@@ -189,7 +189,7 @@ def test_a_closed_folder_is_not_taken_for_a_limit(
     status = daemon.run("status").out
     assert f"left out   {TRANSCRIPTS}: {said}" in status
     assert "slow" not in status
-    assert f"{TRANSCRIPTS} leaves out {said}" in daemon.run("doctor").out
+    assert f"{TRANSCRIPTS} skips {said}" in daemon.run("doctor").out
 
 
 def test_a_limit_is_told_in_the_right_number(project: Path) -> None:

@@ -4,12 +4,22 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
+import msgspec
 import pytest
 
 from wakeful.core.ids import SessionId
 from wakeful.integrations.claude_code.stream_source import TAIL_BYTES, ClaudeStreamSource
-from wakeful.judging.events import Event, QuestionAsked, RequestRetried
+from wakeful.judging.events import (
+    Event,
+    Failure,
+    QuestionAsked,
+    RequestRetried,
+    TurnEnded,
+    TurnFailed,
+    TurnInterrupted,
+)
 from wakeful.judging.evidence import SessionIdentity
 from wakeful.sources.base import FileChanges
 from wakeful.testing.virtual_clock import VirtualClock
@@ -38,9 +48,9 @@ class Notes:
         self.moves: list[SessionId] = []
 
     def on_events(
-        self, identity: SessionIdentity, events: Sequence[Event], *, live: bool, anew: bool = False
+        self, identity: SessionIdentity, events: Sequence[Event], *, live: bool, replaced: bool = False
     ) -> None:
-        assert (identity.id, identity.conversation_id, live, anew) == (ID, "a", True, False)
+        assert (identity.id, identity.conversation_id, live, replaced) == (ID, "a", True, False)
         self.events += events
 
     def on_growth(self, session_id: SessionId) -> None:
@@ -200,6 +210,59 @@ def test_turns_that_ended_have_no_unknown_calls(run: Run) -> None:
     assert run.eye.calls_after(ID, "") == []
     run.say(said("b"))
     assert [each.call for each in run.eye.calls_after(ID, "")] == ["b"]
+
+
+DONE = {"type": "result", "subtype": "success", "is_error": False, "result": "Done. Shall I push?"}
+IDLE = {"type": "system", "subtype": "session_state_changed", "state": "idle"}
+MAX_TURNS = {"type": "result", "subtype": "error_max_turns", "is_error": True, "errors": ["Reached maximum"]}
+ABORTED = {**MAX_TURNS, "subtype": "error_during_execution", "terminal_reason": "aborted_tools"}
+REFUSED = {"type": "result", "subtype": "success", "is_error": True, "result": "API Error: sorry"}
+
+
+@pytest.mark.parametrize(
+    ("records", "end"),
+    [
+        ([DONE, IDLE], TurnEnded(0.0, words=crc32(b'"Done. Shall I push?"'), asks=b"Shall I push?")),
+        ([MAX_TURNS], TurnEnded(0.0, by_mark=True)),
+        ([ABORTED], TurnInterrupted(0.0)),
+        (
+            [said("b", error="overloaded"), REFUSED],
+            TurnFailed(0.0, Failure.PROVIDER, "API Error: sorry"),
+        ),
+        ([said("b"), {**REFUSED, "api_error_status": 401}], TurnFailed(0.0, Failure.AUTH, "API Error: sorry", 401)),
+        ([DONE, said("inner", parent_tool_use_id="a")], TurnEnded(0.0, words=crc32(b'"Done. Shall I push?"'), asks=b"Shall I push?")),
+    ],
+    ids=["success", "max-turns", "interrupted", "provider", "login", "subagent-goes-on"],
+)  # fmt: skip
+def test_a_result_ends_its_turn_as_the_log_would(run: Run, records: list[dict[str, Any]], end: Event) -> None:
+    """The client prints it before it writes its log: only here a killed one has said that it was done."""
+    run.say(RUNNING, said("a"), PARTIAL, *records)
+    written = run.output.stat().st_mtime
+    assert run.eye.turn_end(ID, written - 60.0) == msgspec.structs.replace(end, at=written)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [RUNNING, said("a")],
+        [RUNNING, said("a"), DONE, RUNNING],
+        [RUNNING, said("a"), DONE, {"type": "user", "isReplay": True}],
+        [{**ABORTED, "terminal_reason": None, "errors": ["No conversation found"]}],
+        [RUNNING, {"type": "result", "is_error": "x"}],
+    ],
+    ids=["in-its-turn", "next-turn", "next-prompt", "never-began", "another-shape"],
+)
+def test_a_turn_that_goes_on_has_no_end(run: Run, records: list[dict[str, Any]]) -> None:
+    """A result is the end of the turn before it, and of no other."""
+    assert run.eye.turn_end(ID, 0.0) is None
+    run.say(*records)
+    assert run.eye.turn_end(ID, 0.0) is None
+
+
+def test_a_stream_that_is_older_than_the_log_ends_nothing(run: Run) -> None:
+    """A client in a terminal went on with the conversation: the stream is of the process before it."""
+    run.say(RUNNING, DONE)
+    assert run.eye.turn_end(ID, run.output.stat().st_mtime + 5.0) is None
 
 
 def test_a_broken_stream_tells_of_no_calls(run: Run) -> None:

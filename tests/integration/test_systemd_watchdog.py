@@ -53,8 +53,10 @@ def test_a_running_loop_is_told(systemd: socket.socket, tmp_path: Path) -> None:
     assert list(tmp_path.glob("stall-*")) == []
 
 
-def test_a_stalled_loop_is_written_down_and_told_no_more(systemd: socket.socket, tmp_path: Path) -> None:
-    """The stacks name the culprit, once for a stall; nobody says meanwhile that it runs; old ones go."""
+async def test_a_stalled_loop_is_written_down_and_told_no_more(
+    systemd: socket.socket, tmp_path: Path
+) -> None:
+    """The stacks name the culprit, once for a stall; systemd gets no sign of life meanwhile; old ones go."""
     for number in range(STALL_FILES_MAX + 2):
         (tmp_path / f"stall-2020010{number:02}.txt").touch()
 
@@ -65,17 +67,14 @@ def test_a_stalled_loop_is_written_down_and_told_no_more(systemd: socket.socket,
             time.sleep(0.01)
         assert told(systemd) == []
 
-    async def stall() -> None:
-        pulse = LoopWatchdog(tmp_path, notifier(systemd), stall_seconds=0.3)
-        task = asyncio.create_task(pulse.run())
-        await asyncio.sleep(0.1)
-        hold_up_the_loop()
-        await asyncio.sleep(0.1)
-        assert "WATCHDOG=1" in told(systemd)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    asyncio.run(stall())
+    pulse = LoopWatchdog(tmp_path, notifier(systemd), stall_seconds=0.3)
+    task = asyncio.create_task(pulse.run())
+    await asyncio.sleep(0.1)
+    hold_up_the_loop()
+    await asyncio.sleep(0.1)
+    assert "WATCHDOG=1" in told(systemd)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
     written = sorted(tmp_path.glob("stall-*.txt"))
     assert len(written) == STALL_FILES_MAX
     assert "hold_up_the_loop" in written[-1].read_text()

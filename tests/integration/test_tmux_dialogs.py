@@ -44,6 +44,18 @@ def screen(*rows: str, row: int = 0) -> Screen:
         (("Select login method:", f" {ANGLE} 1. Claude account", "Esc to cancel"), DialogKind.LOGIN),
         (("Detected a custom API key in your environment", f"  {ANGLE} 2. No"), DialogKind.API_KEY),
         (
+            (
+                RULE,
+                "  Detected a custom API key in your environment",
+                "  ANTHROPIC_API_KEY: sk-ant-...abc",
+                "  Do you want to use this API key?",
+                "    1. Yes",
+                f"  {ANGLE} 2. No (recommended)",
+                "  Enter to confirm · Esc to cancel",
+            ),
+            DialogKind.API_KEY,
+        ),
+        (
             ("Security notes:", "1. Claude can make mistakes.", "Press Enter to continue…"),
             DialogKind.SECURITY_NOTES,
         ),

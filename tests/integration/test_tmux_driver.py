@@ -282,7 +282,7 @@ def test_a_text_that_could_do_more_than_stand_there_is_refused(stage: Stage) -> 
         ("a\rb", "U\\+000D"),
         ("\ud800", "U\\+D800"),
         ("x" * (TYPED_BYTES_MAX + 1), "32,769 bytes"),
-        ("one\ntwo", "each of its lines"),
+        ("one\ntwo", "each line"),
     ):
         with pytest.raises(PromptRefused, match=reason):
             stage.deliver(managed, text)

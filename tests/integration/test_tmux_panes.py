@@ -84,7 +84,7 @@ def test_an_agent_that_left_its_shell_behind_leaves_the_pane(server: Server) -> 
 
 
 def test_a_pane_that_stays_after_its_program_is_dead(server: Server) -> None:
-    """With remain-on-exit the pane is listed, and says itself that nobody is in it."""
+    """With remain-on-exit the pane is listed, and says itself that it is empty."""
     pid = server.start("agent", "sleep", "600")
     server.tmux("set-option", "-t", "agent", "remain-on-exit", "on")
     os.kill(pid, signal.SIGKILL)
@@ -129,7 +129,7 @@ def test_a_server_without_sessions_is_alive(server: Server) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_server_that_was_ended_is_dead(server: Server, how: signal.Signals) -> None:
-    """Asked to end or killed with its socket left behind: nobody serves it."""
+    """Asked to end or killed with its socket left behind: no server answers there."""
     server.start("agent", "sleep", "600")
     pid = server.pid
     os.kill(pid, how)
@@ -174,7 +174,7 @@ def test_a_tmux_that_hangs_is_ended_at_the_deadline(
 def test_a_server_that_came_up_after_tmux_was_refused_is_asked_again(
     pretend: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """Many are started at once, and one of them asks before the first server serves: that is no server nobody can see."""
+    """Many are started at once, and one of them asks before the first server serves: that is not a server out of sight."""
     asked = tmp_path / "asked"
     pretend(
         f"if [ -e {asked} ]; then echo 'no current target' >&2; exit 1; fi; touch {asked}; "
@@ -235,19 +235,15 @@ def test_a_missing_tmux_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert listing.reason == "tmux cannot be run: No such file or directory"
 
 
-def test_a_cancelled_look_leaves_no_process(pretend: Callable[[str], Path], tmp_path: Path) -> None:
-    """Whoever stops waiting does not leave a tmux behind."""
+async def test_a_cancelled_look_leaves_no_process(pretend: Callable[[str], Path], tmp_path: Path) -> None:
+    """A wait that is cancelled leaves no tmux behind."""
     pid_file = pretend("exec sleep 600")
-
-    async def story() -> None:
-        looking = asyncio.create_task(list_panes(tmp_path / "socket", PATIENCE_SECONDS))
-        while not pid_file.exists() or not pid_file.read_text():  # noqa: ASYNC110 - a script writes it
-            await asyncio.sleep(0.01)
-        looking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await looking
-
-    asyncio.run(story())
+    looking = asyncio.create_task(list_panes(tmp_path / "socket", PATIENCE_SECONDS))
+    while not pid_file.exists() or not pid_file.read_text():  # noqa: ASYNC110 - a script writes it
+        await asyncio.sleep(0.01)
+    looking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await looking
     assert ended(pid_file)
 
 

@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from textual.pilot import Pilot
 
 from support.supervisor_fixture import (
     HttpFixture,
@@ -14,7 +13,7 @@ from support.supervisor_fixture import (
     open_http_fixture,
     subject,
 )
-from support.tui_pilot import LOW, becomes, greens, play, screen, until, utc
+from support.tui_pilot import LOW, becomes, greens, running_top, screen, until, utc
 from wakeful.client.errors import RequestDeclined
 from wakeful.core.ids import ConversationId
 from wakeful.core.managed_session import ManagedSession
@@ -47,22 +46,18 @@ def chosen(app: TopApp) -> str:
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (160, 45), (60, 14)])
-def test_the_screen_is_as_it_was_looked_at(doors: HttpFixture, width: int, height: int) -> None:
-    """Wide, narrow and low: who needs somebody first, and what is known of the chosen one."""
-
-    async def scene(app: TopApp, pilot: Pilot[None]) -> None:
+async def test_the_screen_is_as_it_was_looked_at(doors: HttpFixture, width: int, height: int) -> None:
+    """Wide, narrow and low: sessions that need you first, and the details of the chosen one."""
+    async with running_top(doors, (width, height)) as (app, pilot):
         await pilot.press("down", "down")
         # Low screens have no room for details.
         await until(pilot, lambda: height < LOW or "died in the middle of `make test`" in screen(app))
         await becomes(pilot, f"{width}x{height}")
 
-    play(doors, scene, (width, height))
 
-
-def test_changes_come_by_themselves_and_the_cursor_stays(doors: HttpFixture) -> None:
-    """A session that asks moves to the top; whoever looked at another one still does."""
-
-    async def scene(app: TopApp, pilot: Pilot[None]) -> None:
+async def test_changes_come_by_themselves_and_the_cursor_stays(doors: HttpFixture) -> None:
+    """A session that asks moves to the top; the cursor stays on its session."""
+    async with running_top(doors) as (app, pilot):
         await pilot.press("down")
         await until(pilot, lambda: chosen(app) == "failed")
         doors.call(lambda: doors.house.clock.advance(5.0))
@@ -72,13 +67,24 @@ def test_changes_come_by_themselves_and_the_cursor_stays(doors: HttpFixture) -> 
         doors.call(lambda: (doors.house.start("new", project="fresh"), None)[1])
         await until(pilot, lambda: "fresh" in screen(app))
 
-    play(doors, scene)
+
+async def test_what_is_not_announced_is_seen_soon(
+    doors: HttpFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session whose log is deleted leaves the list, and notes such as open incidents are those of now."""
+    monkeypatch.setattr("wakeful.client.feed.OVERVIEW_SECONDS", 0.2)
+    async with running_top(doors) as (app, pilot):
+        await until(pilot, lambda: len(app.session_list) > 1)
+        count = len(app.session_list)
+        gone = next(each.id for each in app.session_list.rows if not each.session_alive)
+        doors.call(partial(doors.house.supervisor.on_log_deleted, gone))
+        await until(pilot, lambda: len(app.session_list) == count - 1)
+        assert gone not in {each.id for each in app.session_list.rows}
 
 
-def test_n_jumps_to_the_next_who_needs_somebody(doors: HttpFixture) -> None:
+async def test_n_jumps_to_the_next_who_needs_somebody(doors: HttpFixture) -> None:
     """And from the last to the first."""
-
-    async def scene(app: TopApp, pilot: Pilot[None]) -> None:
+    async with running_top(doors) as (app, pilot):
         seen = []
         for _ in range(4):
             seen.append(chosen(app))
@@ -87,47 +93,38 @@ def test_n_jumps_to_the_next_who_needs_somebody(doors: HttpFixture) -> None:
         await pilot.press("G")
         assert chosen(app) == "done"
 
-    play(doors, scene)
 
-
-def test_who_has_a_name_is_called_by_it(doors: HttpFixture) -> None:
+async def test_who_has_a_name_is_called_by_it(doors: HttpFixture) -> None:
     """Six agents of one project would else be six equal rows where there is no room for both."""
     working = subject("working").id
     managed = ManagedSession(
         working, ConversationId("working"), "tmux", "/home/me/shop", ("claude",), 1, 0.0, name="fox"
     )
     doors.call(lambda: doors.house.supervisor.manage(working, managed))
-
-    async def scene(app: TopApp, pilot: Pilot[None]) -> None:
+    async with running_top(doors) as (app, pilot):
         await until(pilot, lambda: "fox            Bash: make test" in screen(app))
         await pilot.resize_terminal(160, 45)
         await until(pilot, lambda: "shop                 fox" in screen(app))
 
-    play(doors, scene)
 
-
-def test_a_filter_narrows_and_escape_ends_it(doors: HttpFixture) -> None:
+async def test_a_filter_narrows_and_escape_ends_it(doors: HttpFixture) -> None:
     """What fits is counted; what does not is a keystroke away."""
-
-    async def scene(app: TopApp, pilot: Pilot[None]) -> None:
+    async with running_top(doors) as (app, pilot):
         await pilot.press("slash", *"bank")
-        await until(pilot, lambda: "filter: bank (2 fit)" in screen(app))
+        await until(pilot, lambda: "filter: bank (2 match)" in screen(app))
         assert screen(app).splitlines()[-1].split() == ["↵", "Keep", "Esc", "Show", "all"]
         await pilot.press("enter", "down")
         await until(pilot, lambda: chosen(app) == "failed")
         await pilot.press("slash", *"xyz")
-        await until(pilot, lambda: "No session fits. 5 do not; Escape shows them." in screen(app))
+        await until(pilot, lambda: "No session matches the filter. Escape shows all 5." in screen(app))
         await pilot.press("escape")
         await until(pilot, lambda: (len(app.session_list.rows), "filter" in screen(app)) == (5, False))
 
-    play(doors, scene)
 
-
-def test_a_lost_link_is_said_and_nothing_stays_green(tmp_path: Path, house: SupervisorFixture) -> None:
+async def test_a_lost_link_is_said_and_nothing_stays_green(tmp_path: Path, house: SupervisorFixture) -> None:
     """The words, then grey everywhere; the same link comes back by itself."""
     with open_http_fixture(tmp_path, house) as doors:
-
-        async def scene(app: TopApp, pilot: Pilot[None]) -> None:
+        async with running_top(doors) as (app, pilot):
             assert greens(app)
             doors.stop()
             await until(pilot, lambda: "Connection lost" in screen(app))
@@ -137,13 +134,10 @@ def test_a_lost_link_is_said_and_nothing_stays_green(tmp_path: Path, house: Supe
                 await until(pilot, lambda: "· live" in screen(app))
                 assert greens(app)
 
-        play(doors, scene)
 
-
-def test_an_order_is_asked_about_first(doors: HttpFixture) -> None:
+async def test_an_order_is_asked_about_first(doors: HttpFixture) -> None:
     """`n` does nothing, Enter says neither; `y` does it, and what came of it is said."""
-
-    async def scene(app: TopApp, pilot: Pilot[None]) -> None:
+    async with running_top(doors) as (app, pilot):
         await pilot.press("m")
         await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
         await becomes(pilot, "question")
@@ -159,29 +153,23 @@ def test_an_order_is_asked_about_first(doors: HttpFixture) -> None:
         (mute,) = doors.house.calm.mutes(doors.house.clock.now().wall)
         assert mute.value == subject("asking").id
 
-    play(doors, scene)
 
-
-def test_what_a_record_does_not_offer_is_refused_at_once(doors: HttpFixture) -> None:
+async def test_what_a_record_does_not_offer_is_refused_at_once(doors: HttpFixture) -> None:
     """A session that was only found is not ours to stop: the reason is said, and nothing is asked."""
-
-    async def scene(app: TopApp, pilot: Pilot[None]) -> None:
+    async with running_top(doors) as (app, pilot):
         for key in ("s", "r"):
             await pilot.press(key)
-            await until(pilot, lambda: "only found it" in screen(app))
+            await until(pilot, lambda: "not managed by Wakeful" in screen(app))
             assert not isinstance(app.screen, ConfirmDialog)
 
-    play(doors, scene)
 
-
-def test_a_session_is_handed_over_and_taken_back(doors: HttpFixture) -> None:
+async def test_a_session_is_handed_over_and_taken_back(doors: HttpFixture) -> None:
     """One key for both, each asked about first; what can be done about it follows its record."""
-
-    async def scene(app: TopApp, pilot: Pilot[None]) -> None:
+    async with running_top(doors) as (app, pilot):
         await pilot.press("a")
         await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
         await pilot.press("y")
-        await until(pilot, lambda: "it is managed now" in screen(app))
+        await until(pilot, lambda: "the session is managed now" in screen(app))
         doors.call(doors.house.settle)
         await until(pilot, lambda: bool(app.table.selected and app.table.selected.managed))
         await pilot.press("r")
@@ -189,15 +177,12 @@ def test_a_session_is_handed_over_and_taken_back(doors: HttpFixture) -> None:
         await pilot.press("a")
         await until(pilot, lambda: "Release" in screen(app))
         await pilot.press("y")
-        await until(pilot, lambda: "it is only watched now" in screen(app))
-
-    play(doors, scene)
+        await until(pilot, lambda: "the session is watched only now" in screen(app))
 
 
-def test_a_wrong_verdict_is_told_by_its_number(doors: HttpFixture) -> None:
+async def test_a_wrong_verdict_is_told_by_its_number(doors: HttpFixture) -> None:
     """Escape tells nothing; a number says what should have been said, and what came of it is shown."""
-
-    async def scene(app: TopApp, pilot: Pilot[None]) -> None:
+    async with running_top(doors) as (app, pilot):
         await pilot.press("w")
         await until(pilot, lambda: isinstance(app.screen, ChoiceDialog))
         await pilot.press("escape")
@@ -206,12 +191,10 @@ def test_a_wrong_verdict_is_told_by_its_number(doors: HttpFixture) -> None:
         await until(pilot, lambda: isinstance(app.screen, ChoiceDialog))
         await pilot.press("3")
         # This house keeps none.
-        await until(pilot, lambda: "Only the running daemon keeps cases" in screen(app))
-
-    play(doors, scene)
+        await until(pilot, lambda: "Saving a case needs the daemon" in screen(app))
 
 
-def test_what_is_held_says_so_and_asks_whether_somebody_looked(
+async def test_what_is_held_says_so_and_asks_whether_somebody_looked(
     doors: HttpFixture, house: SupervisorFixture
 ) -> None:
     """The reason stands with the session; `r` asks a question of its own, and only its yes goes on."""
@@ -220,16 +203,13 @@ def test_what_is_held_says_so_and_asks_whether_somebody_looked(
     doors.run(house.hands.adopt("pushed"))
     doors.call(lambda: house.work("pushed", "git push origin main"))
     doors.call(lambda: house.end(process))
-
-    async def scene(app: TopApp, pilot: Pilot[None]) -> None:
+    async with running_top(doors, (160, 45)) as (app, pilot):
         await pilot.press("slash", *"pushed", "enter")
         await until(pilot, lambda: "resume, revive: a call was cut off" in screen(app))
         await pilot.press("r")
         await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
-        assert "You looked at what was cut off: may it go on?" in screen(app)
+        assert "Did you check the interrupted call? Resume the session?" in screen(app)
         await pilot.press("escape")
-
-    play(doors, scene, (160, 45))
 
 
 def test_a_held_session_is_revived_after_a_second_yes() -> None:
@@ -243,14 +223,13 @@ def test_a_held_session_is_revived_after_a_second_yes() -> None:
     assert approved_again(order, RequestDeclined(detail="no", problem={"code": "not-managed"})) is None
 
 
-def test_what_agents_write_stays_text(doors: HttpFixture) -> None:
+async def test_what_agents_write_stays_text(doors: HttpFixture) -> None:
     """Neither commands to terminals nor markup of ours come through, in rows and details."""
     hostile = "\x1b]0;owned\x07[red]x[/red] \x1b[2J\u202e[/]\n\x9b31m$accent"
     at = doors.house.clock.now().wall
     call = CallStarted(at, "c", f"Bash{hostile}", input=b'{"command": "[bold]\\u001b[31m y"}')
     doors.call(lambda: doors.house.hear("done", Prompted(at), call, QuestionAsked(at, hostile)))
-
-    async def scene(app: TopApp, pilot: Pilot[None]) -> None:
+    async with running_top(doors, (160, 45)) as (app, pilot):
         await until(pilot, lambda: "[red]x[/red]" in screen(app))
         await pilot.press("slash", *"done", "enter")
         await until(pilot, lambda: "[bold]" in screen(app))
@@ -258,22 +237,17 @@ def test_what_agents_write_stays_text(doors: HttpFixture) -> None:
         assert shown.isprintable()
         assert "\u202e" not in shown
 
-    play(doors, scene, (160, 45))
-
 
 def has_size(app: TopApp, width: int, height: int) -> bool:
     return app.size == (width, height)
 
 
-def test_it_resizes(doors: HttpFixture) -> None:
+async def test_it_resizes(doors: HttpFixture) -> None:
     """From narrow to wide and down to almost nothing, with the cursor in sight."""
-
-    async def scene(app: TopApp, pilot: Pilot[None]) -> None:
+    async with running_top(doors) as (app, pilot):
         await pilot.press("G")
         for width, height in ((160, 45), (40, 10), (20, 6), (80, 24)):
             await pilot.resize_terminal(width, height)
             await until(pilot, partial(has_size, app, width, height))
         await until(pilot, lambda: "q Quit" in screen(app))
         assert chosen(app) == "done"
-
-    play(doors, scene)

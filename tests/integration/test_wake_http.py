@@ -13,8 +13,8 @@ import pytest
 from support.heartbeat_fixture import HeartbeatFixture
 from support.supervisor_fixture import HttpFixture, open_http_fixture, subject
 from wakeful.cli.app import root
+from wakeful.config.heartbeat import HeartbeatConfig
 from wakeful.heartbeat.model import HeartbeatStatus, WakeAnswer
-from wakeful.heartbeat.service import WakeRules
 from wakeful.judging.events import Prompted
 from wakeful.judging.wake_eligibility import IneligibilityReason
 from wakeful.storage.base import ActionOutcome
@@ -29,7 +29,7 @@ class Scene:
     """A house whose fox is in some situation. `again` restores the situation before every question."""
 
     def __init__(self, folder: Path) -> None:
-        self.house = HeartbeatFixture(folder, WakeRules(wakes_per_cycle_max=3), burst=1_000_000)
+        self.house = HeartbeatFixture(folder, HeartbeatConfig(max_wakes_per_cycle=3), burst=1_000_000)
         self.doors: HttpFixture | None = None
         self.again: Callable[[], None] = lambda: None
 

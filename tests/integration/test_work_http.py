@@ -1,14 +1,12 @@
 """Work and leases over HTTP: real servers on a real socket, and time turned by hand."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import msgspec
 import pytest
 
-from support.supervisor_fixture import HttpFixture, open_http_fixture
+from support.supervisor_fixture import HttpFixture
 from wakeful.http.routes.work import ConversationHeldProblem
 from wakeful.work.service import (
     ClaimedRun,
@@ -21,18 +19,6 @@ from wakeful.work.service import (
 )
 
 CHAT = "claude-working"
-
-
-@pytest.fixture
-def doors(tmp_path: Path) -> Iterator[HttpFixture]:
-    with open_http_fixture(tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture
-def owner(doors: HttpFixture) -> Iterator[httpx.Client]:
-    with doors.socket() as client:
-        yield client
 
 
 def body_of(answer: httpx.Response, shape: type) -> Any:
@@ -110,7 +96,7 @@ def test_a_late_owner_is_told_so(owner: httpx.Client, doors: HttpFixture) -> Non
 
 
 def test_an_ending_said_twice_is_said_once(owner: httpx.Client) -> None:
-    """Whoever did not hear the answer may ask again; another ending for the same attempt is refused."""
+    """A worker that did not get the answer may ask again; another ending for the same attempt is refused."""
     one = f"/api/work/{add(owner, attempts_max=2).json()['id']}"
     run = claim(owner)
     for _ in range(2):
@@ -131,7 +117,7 @@ def test_a_held_conversation_names_its_owner(owner: httpx.Client) -> None:
         assert refusal(answer) == (409, "conversation-held", "1")
         problem = msgspec.json.decode(answer.content, type=ConversationHeldProblem)
         assert (problem.owner, problem.since) == ("nightly", lease.since)
-        assert f"held by nightly since {lease.since}" in problem.detail
+        assert f"claimed by nightly since {lease.since}" in problem.detail
     given = owner.post("/api/sessions/working/yield", json={"epoch": lease.epoch})
     assert body_of(given, ReleasedLease).session_id == CHAT
     again = owner.post(f"/api/sessions/{CHAT}/yield", json={"epoch": lease.epoch})
@@ -186,7 +172,7 @@ def test_a_prompt_of_a_megabyte_is_kept_whole(owner: httpx.Client) -> None:
 
 
 def test_lists_show_no_secrets(owner: httpx.Client) -> None:
-    """A key in a prompt reaches whoever does the work, and no list."""
+    """A key in a prompt reaches the worker, and no list."""
     add(owner, prompt="use ghp_0123456789abcdefghijABCDEFGHIJ456789")
     assert "ghp_" not in owner.get("/api/work").text
     assert "ghp_" in claim(owner).prompt

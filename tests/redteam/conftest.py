@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from support.telegram_sink import Webhook
+
 # `make redteam` sets both: the long form of every attack, and the file in which the counts are gathered.
 IS_FULL = os.environ.get("WAKEFUL_REDTEAM") == "full"
 COUNTS = os.environ.get("WAKEFUL_REDTEAM_COUNTS")
@@ -60,3 +62,10 @@ def redteam() -> Iterator[Redteam]:
             counts.write("".join(f"{line}\n" for line in lines))
     got_through = counting.got_through()
     assert not got_through, "\n".join(["attacks that got through:", *got_through[:50]])
+
+
+@pytest.fixture
+def webhook() -> Iterator[Webhook]:
+    webhook = Webhook()
+    yield webhook
+    webhook.end()

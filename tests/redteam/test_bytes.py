@@ -314,6 +314,67 @@ def make_odd(path: Path, kind: str) -> None:
         path.symlink_to(path.name)
     else:
         path.symlink_to("/dev/zero")
+    # As old as what nobody will write any further.
+    old = time.time() - 600
+    os.utime(path, (old, old), follow_symlinks=False)
+
+
+# Names of registry entries: a file's name is as much its writer's choice as its content.
+NAMES = (
+    b"\xff\xfe",
+    b"\xed\xa0\x80",
+    b"\x1b[31mred\x07\nsessions   none",
+    b"\x1b]0;title\x07",
+    "\u202egnp".encode(),
+    b"ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+    b"$(id)`id`",
+    b"-rf",
+    b"n" * 250,
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_name_of_a_file_breaks_no_answer(house: RawHttpDaemon, redteam: Redteam, name: bytes) -> None:
+    """An entry that is not believed is named in plain text without secrets, and no longer once it was deleted."""
+    registry = house.home / ".claude/sessions"
+    registry.mkdir(parents=True)
+    house.up()
+    entry = {"pid": 7, "sessionId": CONVERSATION, "procStart": "1"}
+    forged = Path(os.fsdecode(os.fsencode(registry) + b"/" + name + b".json"))
+    forged.write_text(json.dumps(entry))
+    wire = house.wire(tcp=False)
+    wait_for(lambda: wire.ask("GET", b"/api/status")[0] != 200 or _left_out(wire) or None, "the entry")
+    shown = [_left_out(wire)]
+    for command in ("ls", "status", "doctor"):
+        spoken = house.run(*command.split())
+        shown.append(spoken.out)
+        held = spoken.exit_code < 2 and "it names process 7" in spoken.out
+        redteam.attack("Names of files", f"{name!r}: {command}: {spoken.err}", held=held)
+    for text in shown:
+        held = text.replace("\n", "").isprintable() and "ghp_" not in text
+        redteam.attack("Names of files", f"{name!r}: {text!r}", held=held)
+    forged.unlink()
+    wait_for(lambda: not _left_out(wire) or None, "the deletion")
+    redteam.attack("Names of files", f"{name!r}: {house.said()}", held="Traceback" not in house.said())
+
+
+def _left_out(wire: RawConnection) -> str:
+    """The entries that are not believed, as the daemon names them."""
+    status, body = wire.ask("GET", b"/api/status")
+    eyes = json.loads(body)["daemon"]["eyes"] if status == 200 else []
+    return next((each["left_out"] or "" for each in eyes if each["name"] == "claude-registry"), "")
+
+
+def test_a_number_that_is_none_is_no_entry(house: RawHttpDaemon, redteam: Redteam) -> None:
+    """Start times that Python's own `int` takes or refuses: not an entry, and no message of Python's is shown."""
+    registry = house.home / ".claude/sessions"
+    registry.mkdir(parents=True)
+    for number, start in enumerate(("\u00b2", "1_0", "\u0661", "", " 5", "+5", "-5", "--", "9" * 19)):
+        entry = {"pid": 100 + number, "sessionId": CONVERSATION, "procStart": start}
+        (registry / f"{100 + number}.json").write_text(json.dumps(entry))
+    house.up()
+    told = house.run("status").out
+    redteam.attack("Names of files", told, held="left out" not in told)
 
 
 COMMANDS = (

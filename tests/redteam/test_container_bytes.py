@@ -1,6 +1,7 @@
 """Hostile files in a container agent's own home, which the agent there writes as it likes: a real engine, a real daemon."""
 
 import json
+import os
 import random
 import uuid
 from collections.abc import Iterator
@@ -31,6 +32,10 @@ ENTRY = {
     "cwd": "/x",
     "status": "idle",
 }
+
+# 41 bytes that once ended the daemon.
+SHORT = b'{"pid":7,"sessionId":"\xff\xfe","status":"x"}'[:41]
+NAMES = (b"\xff\xfe", b"\xed\xa0\x80", b"\x1b[31mred\n", b"2")
 
 
 @pytest.fixture
@@ -65,8 +70,13 @@ def test_hostile_files_in_a_container_end_nothing(
     """Registry and logs inside: the agent runs on, a good log after bad ones is seen, and nothing is down."""
     hub, daemon = house
     hub.start("bot")
-    chance = random.Random(SEED)
     root = Path(f"/proc/{docker.inspect('agent-bot')['State']['Pid']}/root/root/.claude")
+    (root / "sessions").mkdir(parents=True)
+    (root / "sessions" / "7.json").write_bytes(SHORT)
+    for raw_name in NAMES:
+        forged = os.fsdecode(os.fsencode(root / "sessions") + b"/" + raw_name + b".json")
+        Path(forged).write_text(json.dumps(ENTRY))
+    chance = random.Random(SEED)
     wire, good, count = daemon.wire(tcp=False), prompt(str(uuid.uuid4())), 0
     for _ in range(redteam.rounds(3, 20)):
         for folder, number in ((root / "sessions", 100), (root / "projects/-work", 50)):
@@ -85,6 +95,10 @@ def test_hostile_files_in_a_container_end_nothing(
         wait_for(lambda target=target: (wire.ask("GET", target)[0] == 200) or None, f"log (seed {SEED})", 60)  # type: ignore[misc]
     notes = [each for each in daemon.run("status", "--json").json["daemon"]["notes"] if "down since" in each]
     redteam.attack("Container files", f"seed {SEED}: {notes}", held=not notes)
+    for command in ("ls", "status", "doctor"):
+        spoken = daemon.run(command)
+        held = spoken.exit_code < 2 and spoken.out.replace("\n", "").isprintable()
+        redteam.attack("Container files", f"seed {SEED}: {command}: {spoken.err}", held=held)
     said = daemon.said()
     redteam.attack("Container files", f"seed {SEED}: {said[-2000:]}", held="Traceback" not in said)
     redteam.attack("Container files", "the agent", held=hub.agent("bot")["state"] == "running")

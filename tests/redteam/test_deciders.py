@@ -30,7 +30,7 @@ from wakeful.linux.locks import gateway_name
 ORDERS = "orders of an agent"
 WAYS = "ways to hide where an agent comes from"
 CHAT = "approvals outside the chat"
-REFUSED = "Decisions are for people"
+REFUSED = "Only people may decide"
 SECRET = "sk-ant-REDTEAM-0123456789abcdef0123456789abcdef"
 COMMANDS = (
     ("session", "adopt", "{}"),
@@ -345,7 +345,16 @@ def test_a_log_cannot_take_a_clients_session(daemon: RunningDaemon, tmp_path: Pa
     daemon.wait_for_session(lambda each: each["health"] == "dead", "dead session")
     time.sleep(2.5)
     closed = json.dumps({"at": time.time(), "event": "closed"}) + "\n"
-    for name in (session, session.upper(), conversation, "fox"):
+    short = session[: len("claude-") + 8]
+    for name in (
+        session,
+        session.upper(),
+        conversation,
+        f"claude-{session}",
+        f"codex-{session}",
+        short,
+        "fox",
+    ):
         (events / f"{name}.jsonl").write_text(closed)
     (tools / session).mkdir(parents=True)
     (tools / session / "tool_use.jsonl").write_text(closed)
@@ -359,7 +368,13 @@ def test_a_log_cannot_take_a_clients_session(daemon: RunningDaemon, tmp_path: Pa
         dropped.rename(spool / dropped.name)
     daemon.wait_for_session(lambda each: each["id"] == "fox", "log that took the name")
     wait_for(lambda: not list(spool.iterdir()) or None, "empty spool")
-    for text, what in ((session, "its id"), (conversation, "its conversation"), ("fox", "its name")):
+    for text, what in (
+        (session, "its id"),
+        (conversation, "its conversation"),
+        (short, "its short id"),
+        (session[:-2], "the beginning of its id"),
+        ("fox", "its name"),
+    ):
         seen: dict[str, Any] = daemon.run("session", "health", text, "--json").json
         held = (seen["id"], seen["health"]) == (session, "dead")
         redteam.attack(
@@ -386,7 +401,7 @@ def test_a_refused_decision_is_told_once(
                 assert REFUSED in said.err
             api.wait(lambda: bool(api.seen(7)))
             time.sleep(1)
-            told = [each for each in api.seen(7) if "decision was refused" in each]
+            told = [each for each in api.seen(7) if "Decision refused" in each]
         redteam.attack(ORDERS, f"a flood of {len(told)} alerts", held=len(told) == 1)
         redteam.attack(ORDERS, "an alert without the one that asked", held=scene.session in told[0])
         redteam.attack(ORDERS, "a secret in the alert", held=SECRET not in told[0])
@@ -413,7 +428,7 @@ def test_approval_can_be_limited_to_the_chat(daemon: RunningDaemon, tmp_path: Pa
         ("checkpoint", "teach", "--project", "x", "make"),
     ):
         said = daemon.run(*words)
-        held = said.exit_code == 1 and "in the chat alone" in said.err
+        held = said.exit_code == 1 and "only in the chat" in said.err
         redteam.attack(CHAT, f"{' '.join(words)}: {said.err}", held=held)
     # What is no approval is decided as before.
     assert daemon.run("pause").exit_code == 0

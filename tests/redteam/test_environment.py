@@ -298,7 +298,7 @@ def test_no_file_of_wakeful_is_for_others(scene: Scene, redteam: Redteam) -> Non
         (written / "in.toml").write_text("[daemon]\nport = 1\n")
         imported = ("config", "import", str(written / "gateway.json"), "--write", "--config")
         spoken = daemon.run(*imported, str(written / "in.toml"))
-        assert "kept what was there" in spoken.out, spoken.err
+        assert "saved a backup" in spoken.out, spoken.err
         daemon.run("doctor", "--bundle", str(written / "bundle.tar.gz"))
         wait_for(lambda: scene.hook.with_suffix(".environ").exists() or None, "hook")
     finally:

@@ -129,7 +129,7 @@ def test_an_agent_cannot_trust_for_itself(clone: Clone, redteam: Redteam) -> Non
             daemon.run("run", "--detach", "--name", name, "--", "sh", "-c", line, cwd=clone.folder)
             code = wait_for(partial(_text, said), "its answer")
             answer = Path(f"{said}.out").read_text()
-            held = code.strip() == "1" and "Decisions are for people" in answer and not trusted.exists()
+            held = code.strip() == "1" and "Only people may decide" in answer and not trusted.exists()
             redteam.attack(WAY, f"trusted from inside a session, {name}: {code} {answer}", held=held)
     by_person = daemon.run("config", "trust", str(clone.file), cwd=clone.folder)
     assert (by_person.exit_code, trusted.exists()) == (0, True), by_person.err

@@ -148,6 +148,36 @@ def test_an_event_log_that_names_a_persons_shell_leaves_the_person_in_charge(
         redteam.attack(SIGNALS, "stop of a forged log's session", held=_lives(shell.pid))
 
 
+def test_a_forged_end_ends_no_living_session(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam) -> None:
+    """Entries that say of a living client that it ended: by its own pid with another start time, or by other pids."""
+    config = daemon.home / "claude"
+    daemon.watch(CLAUDE_CONFIG_DIR=config)
+    daemon.up()
+    with stand_in(tmp_path / "bin") as client, stand_in(tmp_path / "other") as other:
+        conversation = forge(config, client.pid, tmp_path)
+        session_id = f"claude-{conversation}"
+        wait_for(lambda: holder_of(daemon, session_id) == client.pid or None, "the living client")
+        path = claude_transcripts.register(config, conversation, client.pid, "busy", cwd=str(tmp_path))
+        entry = json.loads(path.read_text())
+        for pid, ticks in ((client.pid, -1), (client.pid, 1), (client.pid, -100_000), (2**22 - 1, 0)):
+            forged = {**entry, "pid": pid, "procStart": str(max(int(entry["procStart"]) + ticks, 1))}
+            (config / "sessions" / f"{pid}.json").write_text(json.dumps(forged))
+            # The registry is read in order: once this one is known, the forged entry has been read.
+            beacon = f"claude-{forge(config, other.pid, tmp_path)}"
+            wait_for(partial(lambda each: holder_of(daemon, each), beacon), "a later entry")
+            held = holder_of(daemon, session_id) == client.pid
+            redteam.attack(FORGED, f"an end of {pid} with a start time {ticks} ticks off", held=held)
+        client.kill()
+        client.wait()
+        wait_for(lambda: holder_of(daemon, session_id) is None or None, "the real end")
+
+
+def holder_of(daemon: RunningDaemon, session_id: str) -> int | None:
+    """The process that the daemon believes to run this session."""
+    pids: list[int | None] = [each["pid"] for each in daemon.sessions() if each["id"] == session_id]
+    return next(iter(pids), None)
+
+
 def test_in_mode_all_a_forged_entry_ends_no_process(
     daemon: RunningDaemon, tmp_path: Path, redteam: Redteam
 ) -> None:

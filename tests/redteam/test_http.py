@@ -16,6 +16,7 @@ import pytest
 from redteam.conftest import Redteam
 from support.raw_http import ANSWER_SECONDS_MAX, RawConnection, RawHttpDaemon
 from support.real_clients import wait_for
+from wakeful.http.connection import UNREAD_BYTES_MAX
 from wakeful.testing.scripted_agent import ScriptedAgent
 
 DEEP = b"[" * 50_000
@@ -447,6 +448,29 @@ def test_long_polls_that_never_read_are_bounded_and_given_back(
         grown = house.resident_bytes - memory
     redteam.attack("Subscribers", f"{grown:,} B for 400 long polls", held=grown < 32 * 1024 * 1024)
     redteam.figure(f"{SUBSCRIBERS} long polls", f"{grown / 1e6:.1f} MB more")
+    wait_for(lambda: house.descriptors < 40 or None, "descriptors given back")
+    assert "Traceback" not in house.said()
+
+
+# Three times what may wait at one listener, and what the daemon needs to make the answers.
+UNREAD_GROWTH_MAX = 3 * UNREAD_BYTES_MAX + 32 * 1024 * 1024
+
+
+def test_answers_that_nobody_reads_are_bounded_and_given_back(house: RawHttpDaemon, redteam: Redteam) -> None:
+    """400 that ask for a long list and never read it: bounded memory, and one who reads gets its answer."""
+    house.up()
+    for number in range(600):
+        _event_log(house, number, "begun")
+    wait_for(lambda: len(house.sessions()) >= 600 or None, "sessions")
+    memory = house.resident_bytes
+    request = b"GET /api/sessions?all=true HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with ExitStack() as stack:
+        for _ in range(SUBSCRIBERS):
+            stack.enter_context(house.unix()).sendall(request)
+        redteam.attack("Subscribers", "`ls` beside 400 answers", held=house.run("ls").exit_code == 0)
+        grown = house.resident_bytes - memory
+    redteam.attack("Subscribers", f"{grown:,} B for 400 unread answers", held=grown < UNREAD_GROWTH_MAX)
+    redteam.figure(f"{SUBSCRIBERS} unread answers", f"{grown / 1e6:.1f} MB more")
     wait_for(lambda: house.descriptors < 40 or None, "descriptors given back")
     assert "Traceback" not in house.said()
 

@@ -2,28 +2,18 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from redteam.conftest import Redteam
 from support.hostile_files import ABSURD, RAW, spoiled
 from support.queue_app import QueueAppFixture
-from support.redis_server import RedisServer, require_redis
+from support.redis_server import RedisServer
 
 SEED = random.SystemRandom().randrange(2**32)
 GOOD = "tg_popoto_-5294327191_4469"
 LOG = b'{"event":"pre_tool_use","tool_name":"Bash","tool_input":{"command":"ls"},"start_time":1770281100.5}\n'
-
-
-@pytest.fixture
-def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    require_redis()
-    server = RedisServer(tmp_path_factory.mktemp("r"))
-    yield server
-    server.end()
 
 
 def packed(chance: random.Random) -> bytes:

@@ -7,7 +7,6 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,13 +26,6 @@ AGENTS = int(os.environ.get("WAKEFUL_HANGING", "10"))
 # All of them are asked before the first is found silent.
 SILENCE_SECONDS = 6 + AGENTS // 5
 CHAT = "77"
-
-
-@pytest.fixture
-def telegram() -> Iterator[Telegram]:
-    telegram = Telegram()
-    yield telegram
-    telegram.end()
 
 
 def test_each_is_revived_once_given_up_once_and_told_of_once(

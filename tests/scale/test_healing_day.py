@@ -32,17 +32,17 @@ class Day:
                 await self.clinic.clock.run_for(3600)
 
     async def live(self, name: str) -> None:
-        if not self.clinic.roster.find(name).presence.living_processes:
+        if not self.clinic.registry.find(name).presence.living_processes:
             return
         self.clinic.work(name)
         self.works[f"claude-{name}"] += 1
         for _death in range(self.chance.choice((0, 1, 2))):
             await self.die(name)
-        if self.clinic.roster.find(name).presence.living_processes:
+        if self.clinic.registry.find(name).presence.living_processes:
             self.clinic.hear(name, TurnEnded(self.clinic.wall()))
 
     async def die(self, name: str) -> None:
-        living = self.clinic.roster.find(name).presence.living_processes
+        living = self.clinic.registry.find(name).presence.living_processes
         if living:
             self.deaths += 1
             self.clinic.end(living[0].process)

@@ -11,23 +11,14 @@ from typing import Any
 
 import pytest
 
-from support import prerequisites
 from support.daemon_process import RunningDaemon
-from support.real_clients import ClaudeHome, end_tmux, require, require_tmux, wait_for
+from support.real_clients import ClaudeHome, end_tmux, wait_for
 from support.tmux_server import Server
-from wakeful.testing.scripted_model import ScriptedModel, script
+from wakeful.testing.scripted_model import script
 
 FACTOR = int(os.environ.get("WAKEFUL_ENDURANCE", "1"))
 KILLS = 5 * FACTOR
 CYCLES = 10 if FACTOR == 1 else 50 * FACTOR
-
-
-@pytest.fixture
-def claude(tmp_path: Path) -> Iterator[ClaudeHome]:
-    require(prerequisites.CLAUDE)
-    require_tmux()
-    with ScriptedModel() as model, ClaudeHome(tmp_path, model) as home:
-        yield home
 
 
 @pytest.fixture

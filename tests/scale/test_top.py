@@ -23,7 +23,7 @@ KEY_SECONDS_MAX = 0.1
 def crowd() -> list[SessionRecord]:
     house = SupervisorFixture()
     add_sample_sessions(house)
-    kinds = [each.record for each in house.roster.sessions.values() if each.record is not None]
+    kinds = [each.record for each in house.registry.sessions.values() if each.record is not None]
     return [
         replace(kinds[number % len(kinds)], id=SessionId(f"claude-{number:05d}"), project=f"p{number % 97}")
         for number in range(SESSIONS)

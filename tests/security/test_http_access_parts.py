@@ -54,7 +54,7 @@ def test_a_token_is_made_once_for_its_owner_only(tmp_path: Path) -> None:
 
 
 def test_of_many_starts_one_token_wins(tmp_path: Path) -> None:
-    """Whoever starts at the same time gets the same token."""
+    """Daemons that start at the same time get the same token."""
     with ThreadPoolExecutor(8) as pool:
         tokens = set(pool.map(lambda _: load_or_create_token(tmp_path / "token"), range(32)))
     assert len(tokens) == 1
@@ -142,7 +142,7 @@ def test_nobody_is_sent_to_change_what_a_link_points_at(tmp_path: Path) -> None:
 
 
 def test_a_stale_socket_is_replaced(tmp_path: Path) -> None:
-    """What a killed daemon left behind is in nobody's way."""
+    """What a killed daemon left behind is in no daemon's way."""
     path = tmp_path / "wakeful.sock"
     bind_unix(path).close()
     assert path.is_socket()
@@ -278,13 +278,12 @@ def test_loopback_is_one_source(address: str) -> None:
     assert source_of(address) == "loopback"
 
 
-def test_a_source_that_owes_too_much_is_refused_at_once() -> None:
+async def test_a_source_that_owes_too_much_is_refused_at_once() -> None:
     """An answer that waits holds a connection."""
-
-    async def guess() -> list[BaseException | None]:
-        limiter = FailureLimiter()
-        for _ in range(20):
-            limiter.record_failure("a", asyncio.get_running_loop().time())
-        return await asyncio.gather(*(limiter.delay("a") for _ in range(5)), return_exceptions=True)
-
-    assert [type(each) for each in asyncio.run(guess())] == [TooManyFailures] * 5
+    limiter = FailureLimiter()
+    for _ in range(20):
+        limiter.record_failure("a", asyncio.get_running_loop().time())
+    assert [
+        type(each)
+        for each in await asyncio.gather(*(limiter.delay("a") for _ in range(5)), return_exceptions=True)
+    ] == [TooManyFailures] * 5

@@ -248,7 +248,7 @@ def _is_cut_off(connection: socket.socket, words: bytes) -> bool:
 
 def test_a_caller_that_hangs_up_is_not_waited_for(own_doors: HttpFixture) -> None:
     """An hour of waiting ends with the connection of whoever asked for it."""
-    waiting = own_doors.house.roster._known.waiters
+    waiting = own_doors.house.registry._known.waiters
     request = b"GET /api/sessions/working/wait?until=stopped&timeout=3600 HTTP/1.1\r\nHost: wakeful\r\n\r\n"
     with socket.socket(socket.AF_UNIX) as caller:
         caller.connect(str(own_doors.path))

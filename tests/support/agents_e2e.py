@@ -8,12 +8,12 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from websockets.sync.client import ClientConnection, unix_connect
 
 from support.daemon_process import RunningDaemon
-from support.real_clients import end_tmux, wait_for
+from support.real_clients import ClaudeHome, end_tmux, wait_for
 from support.tmux_server import Server
 from wakeful.linux import proc
 
@@ -133,3 +133,22 @@ def clients_of(server: Server) -> int:
         ("tmux", "-S", str(server.socket), "list-clients"), capture_output=True, text=True, check=False
     )
     return len(done.stdout.splitlines())
+
+
+AUTO_RESTART: Final = 'ready = "for shortcuts"\nrestart = "auto"'
+
+
+def hub_with_claude(daemon: RunningDaemon, claude: ClaudeHome, more: str = "") -> AgentsFixture:
+    """A hub with one agent: the real client, with the variables of its home."""
+    environ = claude.environ()
+    names = [name for name in environ if name not in ("HOME", "PATH", "LANG", "SHELL")]
+    daemon.environ |= environ
+    toml = f"""
+[agents.claude]
+runtime = "tmux"
+command = ["claude"]
+workdir = "{claude.project}"
+env = {names!r}
+{more}
+"""
+    return AgentsFixture(daemon, toml)

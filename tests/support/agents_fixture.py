@@ -3,32 +3,41 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from support.recording_outbox import RecordingOutbox
-from wakeful.agents.auto_restart import AutoRestart, RuntimeLosses
 from wakeful.agents.commands import AgentCommands
-from wakeful.agents.hub import Hub
 from wakeful.agents.leases import AgentLeases
-from wakeful.agents.model import AgentChange, AgentObservation, AgentRecord, AgentRuntime, AgentSpec, Restart
+from wakeful.agents.model import (
+    AgentChange,
+    AgentObservation,
+    AgentRecord,
+    AgentRuntime,
+    AgentSpec,
+    AgentState,
+    Restart,
+)
 from wakeful.agents.runtime import Runtime
 from wakeful.agents.table import Agent, AgentTable
 from wakeful.alerts.notifier import Notifier
 from wakeful.control.gate import ActionGate
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.process import Process, ProcessState
+from wakeful.daemon.agents import HubParts, connect_hub
 from wakeful.healing.plan import HealingRules
 from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.incidents.service import Incidents
 from wakeful.sessions.feed import Feed
 from wakeful.storage.base import Store
 from wakeful.testing.memory_store import MemoryStore
-from wakeful.testing.scripted_runtime import SESSION_DEAD, ScriptedRuntime
+from wakeful.testing.scripted_runtime import ALIVE, SESSION_DEAD, ScriptedRuntime
 from wakeful.testing.virtual_clock import VirtualClock, settle
 
 BOOT: Final = "a-boot-of-a-test"
+SESSION: Final = SessionId("claude-9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d")
+NOT_READY: Final = msgspec.structs.replace(ALIVE, ready=False, reason="nothing was shown")
 
 
 def agent(
@@ -62,6 +71,9 @@ class ScriptedSessions:
 
     def is_busy(self, session_id: SessionId) -> bool:
         return session_id in self.busy
+
+    def is_cut_off(self, session_id: SessionId) -> bool:
+        return session_id in self.cut_off
 
     def agent_pid(self, session_id: SessionId) -> int | None:
         return self.holders.get(session_id)
@@ -100,6 +112,8 @@ class TestHub:
         # A stop waits for this before it ends anything, and agents that outlived their stop.
         self.stop_gate: asyncio.Event | None = None
         self.stops_failed: list[str] = []
+        # Sessions that another one replaced, each with the agent that hosted it by then.
+        self.replaced: list[tuple[SessionId, str | None]] = []
         # Processes that end between a probe and the pidfd, or before they were identified: the runtime is
         # different then.
         self.ends_unwatched: dict[int, str] = {}
@@ -134,25 +148,21 @@ class TestHub:
             listener=self,
         )
         self.limiter = RevivalLimiter(self.clock, 2.0, 10)
-        notifier = self.notifier = Notifier(self.outbox, self.incidents, self.clock)
-        self.hub = Hub(
+        self.notifier = Notifier(self.outbox, self.incidents, self.clock)
+        parts = HubParts(
             table=self.book,
             commands=self.orders,
-            losses=RuntimeLosses(self.incidents, {"tmux": "a socket"}, notifier),
-            auto=AutoRestart(
-                table=self.book,
-                commands=self.orders,
-                store=self.store,
-                clock=self.clock,
-                limiter=self.limiter,
-                rules=lambda: self.rules,
-                notifier=notifier,
-                is_cut_off=self.sessions.cut_off.__contains__,
-            ),
+            store=self.store,
+            clock=self.clock,
             sessions=self.sessions,
             processes=self,
-            clock=self.clock,
+            incidents=self.incidents,
+            notifier=self.notifier,
+            limiter=self.limiter,
+            rules=lambda: self.rules,
+            scopes={"tmux": "a socket"},
         )
+        self.hub = connect_hub(parts)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -219,7 +229,8 @@ class TestHub:
     async def on_stop_failed(self, agent: Agent) -> None:
         self.stops_failed.append(agent.name)
 
-    async def on_session_replaced(self, session_id: SessionId) -> None: ...
+    async def on_session_replaced(self, session_id: SessionId) -> None:
+        self.replaced.append((session_id, self.lodged.get(session_id)))
 
 
 def _resuming(argv: Sequence[str], conversation: ConversationId | None, _cwd: str) -> tuple[str, ...]:
@@ -228,3 +239,16 @@ def _resuming(argv: Sequence[str], conversation: ConversationId | None, _cwd: st
 
 def with_pid(glimpse: AgentObservation, pid: int) -> AgentObservation:
     return msgspec.structs.replace(glimpse, pid=pid)
+
+
+@asynccontextmanager
+async def opened(*specs: AgentSpec, **options: Any) -> AsyncIterator[TestHub]:
+    house = TestHub(*specs, **options)
+    async with house.open():
+        yield house
+
+
+async def running(house: TestHub, pid: int = 41) -> None:
+    """An agent that was found alive."""
+    await house.happens(with_pid(ALIVE, pid))
+    assert house.record().state is AgentState.RUNNING

@@ -1,8 +1,8 @@
 """A gateway without a chat service and without a daemon, in virtual time; killed and started again on one store."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 
 from support.fake_sessions_and_answers import (
     FakeAnswers,
@@ -63,27 +63,28 @@ class GatewayParts:
         # Status reports for outside observers, the newest last.
         self.told: list[str] = []
 
+    async def receive(self, *updates: IncomingMessage | ButtonPress, seconds: float = 1.0) -> None:
+        """Updates arrive, and this time passes."""
+        self.chat.write(*updates)
+        await self.clock.run_for(seconds)
+
     def key_of(self, update_id: int) -> str:
         return f"tg-{self.bot}-{update_id}"
 
 
-Scene = Callable[[GatewayParts, "Gateway"], Awaitable[None]]
-
-
-def play(scene: Scene, parts: Callable[[], GatewayParts] = GatewayParts) -> None:
-    """Run one gateway with parts of its own; nothing of it may have failed."""
-
-    async def played() -> None:
-        world = parts()
-        gateway = Gateway(world)
-        await gateway.start()
-        try:
-            await scene(world, gateway)
-            assert gateway.failed == []
-        finally:
-            await gateway.end()
-
-    asyncio.run(played())
+@asynccontextmanager
+async def opened(
+    parts: Callable[[], GatewayParts] = GatewayParts,
+) -> AsyncIterator[tuple[GatewayParts, "Gateway"]]:
+    """One gateway with parts of its own; nothing of it may have failed."""
+    world = parts()
+    gateway = Gateway(world)
+    await gateway.start()
+    try:
+        yield world, gateway
+        assert gateway.failed == []
+    finally:
+        await gateway.end()
 
 
 class Gateway:
@@ -115,12 +116,12 @@ class Gateway:
             role_of=self._role_of,
             seconds_max=parts.limits.question,
         )
-        asking = PromptDelivery(
+        prompt_delivery = PromptDelivery(
             sessions=sessions,
             clock=clock,
             turn_store=self.book,
             conversations=self.conversations,
-            seat_for=self.seat_for,
+            workspace_for=self.seat_for,
             limits=parts.limits,
         )
         thresholds = {"claude": Thresholds(), "codex": Thresholds()}
@@ -130,7 +131,7 @@ class Gateway:
             clock=clock,
             sessions=sessions,
             turn_store=self.book,
-            asking=asking,
+            prompt_delivery=prompt_delivery,
             questions=self.questions,
             checks=TurnChecks(self.guard, self.judging),
             output=TurnOutput(answers or parts.slate, parts.plain, parts.plain),
@@ -142,7 +143,7 @@ class Gateway:
             turn_store=self.book,
             conversations=self.conversations,
             questions=self.questions,
-            course=self.course,
+            runner=self.course,
             sessions=sessions,
             is_paused=self._is_paused,
         )

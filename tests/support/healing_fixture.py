@@ -1,7 +1,7 @@
 """Sessions that are healed: the real healer, plan, store and outbox over scripted agents, in virtual time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -14,24 +14,20 @@ from wakeful.alerts.notifier import Notifier
 from wakeful.alerts.outbox import AlertOutbox
 from wakeful.checkpoints.model import Checkpoint, CheckpointKind
 from wakeful.checkpoints.service import Checkpoints
-from wakeful.checkpoints.sessions import SessionCheckpoints, SessionDecisionExecutor
+from wakeful.checkpoints.sessions import SessionDecisionExecutor
 from wakeful.checkpoints.user_rules import Lessons
 from wakeful.control.briefs import OWN_PROMPT_PREFIXES
-from wakeful.control.controller import ControlMode, SessionController
 from wakeful.control.driver import ActionResult, OnStarted, PromptDriver, StartRequest, ignore_start
 from wakeful.control.driver_table import DriverTable
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process, ProcessState
+from wakeful.daemon.healing import HealerParts, build_healer
 from wakeful.healing.case import HealingCase
-from wakeful.healing.cases import HealingCases
 from wakeful.healing.healer import Healer
-from wakeful.healing.issues import CaseIssues
-from wakeful.healing.notifier import HealingNotifier
 from wakeful.healing.plan import HealingRules
-from wakeful.healing.rate_limit import OutageProbe, RevivalLimiter
+from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.healing.restore import Restorer
-from wakeful.healing.revival import Reviver
 from wakeful.healing.situation import SituationBuilder
 from wakeful.incidents.critical_event import ActionTaken, CriticalEvent, CriticalEventKind
 from wakeful.incidents.issue_tracker import FilingResult, IssueReport, IssueTracker
@@ -191,54 +187,38 @@ class HealingFixture(SupervisorFixture):
             self.store, self.clock, (self.recorder,), AlertRules(), owner=self.home, mute_pause=self.calm
         )
         self.lessons = Lessons(self.store, self.clock)
-        self.hands = self._hands_with(by_itself=False)
+        drivers = DriverTable(
+            {"claude": self.living, "codex": self.living, "tmux": self.living}, self.agent_sessions
+        )
+        self.controllers = self.controllers_in("mine", drivers, self.lessons)
+        self.hands = self.controllers.asked
         limiter = RevivalLimiter(self.clock, 2.0, self._burst)
         self.notifier = Notifier(self.alerts, self.incidents, self.clock)
-        voice = HealingNotifier(
-            clock=self.clock,
-            notifier=self.notifier,
-            mute_pause=self.calm,
-            write=self._write,
-            mode=self.rules.mode,
-        )
         self.checkpoints = Checkpoints(self.store, self.clock, self.papers)
         around = self.circumstances = SituationBuilder(self.holdings, self.place, OWN_TMUX, self.lessons)
-        self.own_hands = self._hands_with(by_itself=True)
-        self.reviver = Reviver(
-            clock=self.clock,
+        parts = HealerParts(
+            observer=self,
             store=self.store,
-            controller=self.own_hands,
-            asked=self.hands,
             managed_sessions=self.holdings,
-            limiter=limiter,
-            past=self,
-        )
-        probe = OutageProbe(self.clock, self.roster)
-        self.cases = HealingCases(
-            store=self.store,
-            clock=self.clock,
+            controllers=self.controllers,
             incidents=self.incidents,
-            issues=CaseIssues(self.clock, self.incidents, self, self._forge),
-            notifier=voice,
-            checkpoints=SessionCheckpoints(self.checkpoints, around, self),
+            checkpoints=self.checkpoints,
+            notifier=self.notifier,
+            mute_pause=self.calm,
+            issues=self._forge,
+            limiter=limiter,
             situations=around,
-            probe=probe,
-        )
-        self.healer = Healer(
-            clock=self.clock,
-            registry=self.roster,
-            reviver=self.reviver,
-            cases=self.cases,
-            situations=around,
-            probe=probe,
+            write=self._write,
             rules=self._rules_now,
         )
+        built = build_healer(parts)
+        self.reviver, self.cases, self.healer = built.reviver, built.cases, built.healer
         carrier = SessionDecisionExecutor(
             self.healer, self.hands, self.holdings, self._end_tools, lambda _session_id: None
         )
         self.checkpoints.executors[CheckpointKind.SESSION] = carrier
         self.lessons.subscribe(self.healer.recheck_all)
-        self.restorer = Restorer(self.roster, self.holdings, self.hands, self.place, limiter, around)
+        self.restorer = Restorer(self.registry, self.holdings, self.hands, self.place, limiter, around)
 
     async def _end_tools(self, _session_id: SessionId) -> Sequence[Process]:
         return ()
@@ -250,20 +230,6 @@ class HealingFixture(SupervisorFixture):
     @property
     def deciding(self) -> tuple[Checkpoints, Lessons]:
         return self.checkpoints, self.lessons
-
-    def _hands_with(self, *, by_itself: bool) -> SessionController:
-        return SessionController(
-            clock=self.clock,
-            registry=self.roster,
-            managed_sessions=self.holdings,
-            drivers=DriverTable(
-                {"claude": self.living, "codex": self.living, "tmux": self.living}, self.agent_sessions
-            ),
-            gate=self.gate,
-            processes=self.world,
-            mode=ControlMode("mine", by_itself=by_itself),
-            classifier=self.lessons,
-        )
 
     async def _write(self, event: CriticalEvent) -> None:
         self.events.append(event)
@@ -377,16 +343,11 @@ class HealingFixture(SupervisorFixture):
                 self.settle()
 
 
-def play(scene: Callable[[HealingFixture], Awaitable[None]], **options: Any) -> HealingFixture:
-    """Run a scenario with an open fixture."""
+@asynccontextmanager
+async def opened(**options: Any) -> AsyncIterator[HealingFixture]:
     clinic = HealingFixture(**options)
-
-    async def run() -> None:
-        async with clinic.open():
-            await scene(clinic)
-
-    asyncio.run(run())
-    return clinic
+    async with clinic.open():
+        yield clinic
 
 
 async def die_in_a_turn(clinic: HealingFixture, name: str = "a", command: str = "make test") -> None:

@@ -1,7 +1,8 @@
 """Agents that can be woken: the real wake service over real files, scripted clients and virtual time."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,16 @@ from msgspec.structs import replace
 from support.fake_driver import ScriptedDriver
 from support.healing_fixture import HealingFixture, RespondingDriver
 from support.supervisor_fixture import subject
-from wakeful.config.trust import TrustFile
+from wakeful.config.heartbeat import HeartbeatConfig
+from wakeful.config.paths import StatePaths
 from wakeful.control.driver import ActionResult, LinesRefused
 from wakeful.control.gate import ActionGate
 from wakeful.control.ownership import ManagedSessions
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import ManagedSession
-from wakeful.heartbeat.file import AgentHeartbeatFiles
-from wakeful.heartbeat.policy import Bounds
-from wakeful.heartbeat.service import WakeControl, WakeRules, WakeService
-from wakeful.heartbeat.store import AuditLog, PolicyStore
-from wakeful.heartbeat.targets import Targets, WakeContext
+from wakeful.daemon.heartbeat import build_wake
+from wakeful.heartbeat.service import WakeControl, WakeService
 from wakeful.judging.events import TurnEnded
 from wakeful.judging.wake_eligibility import IneligibilityReason
 from wakeful.storage.base import Store
@@ -30,7 +29,6 @@ from wakeful.testing.virtual_clock import START_WALL
 GUIDANCE = "Look at the queue."
 # 2027-01-15T08:00:00Z
 QUIET_NOW = "preferences: {quiet_windows: [{timezone: UTC, start: 07:00, end: 09:30}]}"
-RETENTION_SECONDS = 604_800.0
 
 
 class SlowDriver(RespondingDriver):
@@ -63,14 +61,14 @@ class HeartbeatFixture(HealingFixture):
     def __init__(
         self,
         folder: Path,
-        rules: WakeRules | None = None,
+        config: HeartbeatConfig | None = None,
         *,
         store: Store | None = None,
         start_wall: float = START_WALL,
         burst: int = 10,
     ) -> None:
         self.folder = folder
-        self.wake_rules = rules or WakeRules()
+        self.config = config or HeartbeatConfig()
         # Runs while an action is inside the gate.
         self.meanwhile: Callable[[SessionId], None] = lambda _session_id: None
         super().__init__(store=store, start_wall=start_wall, burst=burst)
@@ -80,22 +78,9 @@ class HeartbeatFixture(HealingFixture):
         self.gate = ActionGate(self.store, self.clock, self, self.calm.pause_reason)
         self.holdings = ManagedSessions(self.store, self.supervisor, "testhost", self)
         super().build()
-        self.audits = AuditLog(self.store, self.clock, RETENTION_SECONDS)
-        self.policies = PolicyStore(
-            AgentHeartbeatFiles(str(self.folder), Bounds(), TrustFile(str(self.folder / "trusted"))),
-            self.store,
-            self.clock,
-        )
-        self.wakes = WakeService(
-            clock=self.clock,
-            targets=Targets(self.roster),
-            policies=self.policies,
-            audits=self.audits,
-            control=WakeControl(self.gate, self.hands, self._hands_with(by_itself=True), self, self.calm),
-            judged_by=self.policy,
-            rules=self.wake_rules,
-            context=WakeContext(self.store),
-        )
+        control = WakeControl(self.gate, self.hands, self.controllers.automatic, self, self.calm)
+        self.wakes = build_wake(self.config, StatePaths(str(self.folder)), self.store, self, control)
+        self.audits = self.wakes.audits
 
     @property
     def waking(self) -> WakeService:
@@ -131,19 +116,14 @@ class HeartbeatFixture(HealingFixture):
 Scene = Callable[[HeartbeatFixture], Coroutine[Any, Any, None]]
 
 
-def play(
-    scene: Scene, folder: Path, rules: WakeRules | None = None, *, ready: bool = True
-) -> HeartbeatFixture:
-    """Run a scenario with a fixture of its own."""
-    house = HeartbeatFixture(folder, rules)
-
-    async def run() -> None:
-        if ready:
-            await house.wakes.restore()
-        await scene(house)
-
-    asyncio.run(run())
-    return house
+@asynccontextmanager
+async def opened(
+    folder: Path, config: HeartbeatConfig | None = None, *, ready: bool = True
+) -> AsyncIterator[HeartbeatFixture]:
+    house = HeartbeatFixture(folder, config)
+    if ready:
+        await house.wakes.restore()
+    yield house
 
 
 async def fox(house: HeartbeatFixture, *fields: str) -> str:

@@ -100,7 +100,7 @@ class LeakySessions:
         return [{"at": now - 60, **opened}, {"at": now - 59, "event": "prompt"}]
 
     def _asking(self, kind: Kind, now: float) -> list[dict[str, Any]]:
-        given = {"command": kind.text, "description": kind.text}
+        given = {"command": f"set -e\n{kind.text}", "description": kind.text}
         return [
             *self._opened(now),
             {"at": now - 50, "event": "text", "text": kind.text},
@@ -119,7 +119,7 @@ class LeakySessions:
         records = [claude_transcripts.prompt(now - 60, conversation, kind.text)]
         for turn in range(REPEATS):
             call_id, at = f"toolu_{number}x{turn}", now - 50 + turn
-            records.append(claude_transcripts.call(at, conversation, kind.text, call_id))
+            records.append(claude_transcripts.call(at, conversation, f"set -e\n{kind.text}", call_id))
             content = [
                 {"type": "tool_result", "tool_use_id": call_id, "content": kind.text, "is_error": True}
             ]

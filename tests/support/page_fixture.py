@@ -148,7 +148,7 @@ class MorningFixture:
         incident = await incidents.join(session_id, Origin(cause, scope), summary, project)
         did = {
             MemberStatus.REVIVED: "resumed its conversation, and it came back",
-            MemberStatus.HELD: "held it: `terraform apply` may have happened",
+            MemberStatus.HELD: "no action: `terraform apply` may have taken effect",
         }
         await incidents.update(incident.with_treatment(session_id, fate, did.get(fate, "")))
 
@@ -183,7 +183,7 @@ class MorningFixture:
             code_since=now,
             held=True,
             checkpoint=number,
-            did=f"held it: a call was cut off that may have had effects elsewhere (checkpoint {number})",
+            did=f"no action: an interrupted call may have had effects elsewhere (checkpoint {number})",
         )
 
 

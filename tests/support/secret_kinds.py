@@ -64,10 +64,6 @@ class _Parts:
         classes = (string.ascii_uppercase, string.ascii_lowercase, string.digits)
         return "".join(self.of(classes[at % 3], 1) for at in range(length))
 
-    def awkward(self) -> str:
-        """A password that people choose: a blank, a quote, an umlaut."""
-        return f"{self.word(6)} {self.lower(4)}ü'{self.lower(3)}"
-
 
 # Formats: a prefix, and what follows it. The prefix is in two parts: scanners of this repository look for it whole.
 _PREFIXED: Final[dict[str, tuple[str, str, int]]] = {
@@ -499,6 +495,33 @@ _MADE: Final[dict[str, _Made]] = {
     "SNMP community": _few("snmpwalk -v2c -c ", " h"),
     "setter": _few('user.setPassword("', '")'),
     "npm config set": _around("npm config set //r/:_authToken "),
+    "connection string with brackets": _of(
+        lambda p: f"{p.word(6)}(!){p.word(6)}", "Server=db;User Id=sa;Password=", ";Encrypt=True"
+    ),
+    "exclamation mark": _of(lambda p: f"Maple!{p.digits(8)}", "nexusPassword="),
+    "exclamation mark in an option": _of(lambda p: f"Maple!{p.digits(6)}", "mount -o user=bob,password="),
+    "exclamation mark in YAML": _of(lambda p: f"Maple!{p.digits(7)}", "spring:\n  password: "),
+    "Google app password": _of(lambda _: "qwer tyui opas dfgh", "smtp_pass = "),
+    "SQL with a doubled quote": _of(
+        lambda p: f"it''s-{p.word(8)}", "ALTER ROLE app WITH LOGIN PASSWORD '", "';"
+    ),
+    "CloudFormation parameter": _few("ParameterKey=DBPassword,ParameterValue="),
+    "WordPress key far behind its name": _of(lambda p: p.word(20), "define('AUTH_KEY',         '", "');"),
+    "key of a JSON web token": _few('jwt.sign(payload, "', '")'),
+    "list of recovery codes": _of(
+        lambda p: f"{p.lower(5)}-{p.lower(5)}", "Recovery codes:\na1b2c-d3e4f\n", "\nKeep them."
+    ),
+    "fetchmail": _of(lambda p: f"{p.word(4)} {p.lower(3)}7", 'poll h user "bob" password "', '"'),
+    "Consul secret id": _of(lambda p: p.uuid(), "SecretID:         "),
+    "cryptsetup": _of(
+        lambda p: f"{p.word(5)} {p.lower(4)}", 'echo -n "', '" | cryptsetup luksOpen /dev/sda1 x -'
+    ),
+    "password below a sentence": _of(
+        lambda p: p.hex(32), "Use the following password to proceed to installation:\n\n"
+    ),
+    "digest login": _of(
+        lambda p: p.hex(32), 'Authorization: Digest username="bob", realm="x", response="', '"'
+    ),
 }
 
 

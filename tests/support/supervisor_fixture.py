@@ -21,13 +21,15 @@ from wakeful.alerts.mute_pause_model import PauseRecord
 from wakeful.checkpoints.service import Checkpoints
 from wakeful.checkpoints.user_rules import Lessons
 from wakeful.config.token_file import load_or_create_token
-from wakeful.control.controller import ControlMode, RuleClassifier, SessionController
+from wakeful.control.controller import InterruptedCallClassifier, RuleClassifier, SessionController
 from wakeful.control.driver_table import DriverTable
 from wakeful.control.gate import ActionGate
 from wakeful.control.idempotency import IdempotentController
 from wakeful.control.ownership import ManagedSessions
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.process import Process, ProcessState
+from wakeful.daemon.control import SessionControllers, build_controllers
+from wakeful.daemon.reports import build_reports
 from wakeful.healing.case import HealingCase
 from wakeful.healing.healer import Healer
 from wakeful.healing.restore import Restorer
@@ -41,7 +43,6 @@ from wakeful.http.routes.healing import QueuedSessions
 from wakeful.http.server import PortBusy, bind_tcp, bind_unix, serve
 from wakeful.incidents.critical_log import CriticalLog
 from wakeful.incidents.service import Incidents
-from wakeful.integrations.git import GitFolders
 from wakeful.judging.events import (
     CallStarted,
     Event,
@@ -56,7 +57,6 @@ from wakeful.judging.evidence import SessionIdentity
 from wakeful.judging.thresholds import Policy
 from wakeful.judging.wake_eligibility import Reachability
 from wakeful.linux.tcp_peers import tcp_callers
-from wakeful.reports.service import ReportService
 from wakeful.sessions.feed import Feed, SessionChange
 from wakeful.sessions.registry import KnownSessions, SessionRegistry
 from wakeful.sessions.repair import Repairs
@@ -92,15 +92,11 @@ class SupervisorFixture:
         self.troubles: dict[SessionId, HealingCase] = {}
         self.store: Store = store or MemoryStore(now=self._wall)
         tracking = track_sessions(self.clock, self.policy, self, self, known=KnownSessions(), boot_id=BOOT)
-        self.supervisor, self.proofs, self.roster = (
-            tracking.supervisor,
-            tracking.reachability,
-            tracking.registry,
-        )
-        self.desk = SessionQueries(self.clock, self.roster, self.feed, self.policy, HouseFacts(self))
-        self.work_desk = WorkQueue(
-            self.store, self.clock, ScriptedWorkSessions(self.roster), ScriptedWorkSessions(self.roster)
-        )
+        self.supervisor, self.proofs = tracking.supervisor, tracking.reachability
+        self.registry = tracking.registry
+        self.desk = SessionQueries(self.clock, self.registry, self.feed, self.policy, HouseFacts(self))
+        queue_sessions = ScriptedWorkSessions(self.registry)
+        self.work_desk = WorkQueue(self.store, self.clock, queue_sessions, queue_sessions)
         self.driver = ScriptedDriver()
         self.world = ScriptedProcesses()
         self.holdings = ManagedSessions(self.store, self.supervisor, "testhost", self)
@@ -135,15 +131,20 @@ class SupervisorFixture:
         return None
 
     def hands_in(self, mode: str) -> SessionController:
-        return SessionController(
-            clock=self.clock,
-            registry=self.roster,
+        drivers = DriverTable({"claude": self.driver, "codex": self.driver, "tmux": self.driver})
+        return self.controllers_in(mode, drivers, RuleClassifier()).asked
+
+    def controllers_in(
+        self, mode: str, drivers: DriverTable, classifier: InterruptedCallClassifier
+    ) -> SessionControllers:
+        return build_controllers(
+            self,
             managed_sessions=self.holdings,
-            drivers=DriverTable({"claude": self.driver, "codex": self.driver, "tmux": self.driver}),
+            drivers=drivers,
             gate=self.gate,
             processes=self.world,
-            mode=ControlMode(mode),
-            classifier=RuleClassifier(),
+            classifier=classifier,
+            mode=mode,
         )
 
     def standing(self) -> DaemonRecord:
@@ -234,6 +235,8 @@ class SupervisorFixture:
     def find_pane(self, session_id: SessionId) -> None:
         self.sought.append(session_id)
 
+    def mark_unsaved(self, session_id: SessionId) -> None: ...
+
     def on_agent_exit(self, supervisor: Supervisor, session_id: SessionId) -> None:
         del supervisor
         self.searched.append(session_id)
@@ -245,7 +248,7 @@ class SupervisorFixture:
         return self.tool_runs
 
     def reach(self, session_id: SessionId) -> Reachability:
-        session = self.roster.sessions[session_id]
+        session = self.registry.sessions[session_id]
         return Reachability(
             ours=self.mode != "observe",
             path_open=self.path_open and bool(session.presence.living_processes),
@@ -309,11 +312,11 @@ class ScriptedReportSources:
 class ScriptedWorkSessions:
     """The sessions of a house, none of them managed for the work queue; no lease ends by itself."""
 
-    def __init__(self, roster: SessionRegistry) -> None:
-        self.roster = roster
+    def __init__(self, registry: SessionRegistry) -> None:
+        self.registry = registry
 
     def resolve(self, text: str) -> SessionId:
-        return self.roster.resolve(text)
+        return self.registry.resolve(text)
 
     def is_managed(self, session_id: SessionId) -> bool:
         del session_id
@@ -400,15 +403,8 @@ class HttpFixture:
             checkpoints=house.deciding,
             queue=house.queue,
             wakes=house.waking,
-            repairs=Repairs(house.store, house.roster, house.clock, SettlingRefresher(house)),
-            reports=ReportService(
-                clock=house.clock,
-                registry=house.roster,
-                store=house.store,
-                folders=GitFolders(),
-                policy=house.policy,
-                sources=ScriptedReportSources(house),
-            ),
+            repairs=Repairs(house.store, house.registry, house.clock, SettlingRefresher(house)),
+            reports=build_reports(house, house.store, ScriptedReportSources(house)),
         )
         self._loop = asyncio.new_event_loop()
         self._open = threading.Event()

@@ -1,8 +1,11 @@
 """A scripted Telegram for tests: it accepts every message and records text and recipient."""
 
 import asyncio
+import json
 import threading
 from typing import Any
+
+import msgspec
 
 from support.http_server import ScriptedHttp, answer
 
@@ -29,3 +32,15 @@ class Telegram:
 
     def _run(self, work: Any) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+
+class Webhook(Telegram):
+    """Takes what an apprise `json://` address sends."""
+
+    @property
+    def address(self) -> str:
+        return json.dumps([f"json://{self.http.address}/hook"])
+
+    @property
+    def messages(self) -> list[str]:
+        return [str(msgspec.json.decode(got.body)["message"]) for got in self.http.got]

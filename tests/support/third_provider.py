@@ -128,7 +128,7 @@ class _Line(Struct):
     cost_usd: float | None = None
 
 
-class ParrotHearing:
+class ParrotTurnReader:
     """Implements control.provider.Hearing."""
 
     def __init__(self, _prompt_id: str) -> None:
@@ -191,7 +191,7 @@ class ParrotOneShot:
 PROVIDER = Provider(
     name="parrot",
     driver=ParrotDriver,
-    hearing=ParrotHearing,
+    turn_reader=ParrotTurnReader,
     login=ParrotLogin,
     one_shot=ParrotOneShot,
     flags=lambda mode: ("--mode", mode),

@@ -3,10 +3,10 @@
 WAKEFUL_SCREENS=write stores new ones: look at them.
 """
 
-import asyncio
 import os
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ SCREENS = Path(__file__).parents[1] / "integration" / "top_screens"
 SECONDS_MAX = 30.0
 # With fewer lines than this, only the list is shown.
 LOW = 18
-Scene = Callable[[TopApp, Pilot[None]], Coroutine[Any, Any, None]]
 
 
 @pytest.fixture
@@ -34,17 +33,16 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-def play(doors: HttpFixture, scene: Scene, size: tuple[int, int] = (80, 24)) -> None:
+@asynccontextmanager
+async def running_top(
+    doors: HttpFixture, size: tuple[int, int] = (80, 24)
+) -> AsyncIterator[tuple[TopApp, Pilot[None]]]:
     """The app against these servers, once it is live; a low screen has no room for the liveness levels."""
-
-    async def run() -> None:
-        app = TopApp(StatePaths(str(doors.path.parent)), now=lambda: doors.house.clock.now().wall)
-        async with app.run_test(size=size, notifications=True) as pilot:
-            is_low = size[1] < LOW
-            await until(pilot, lambda: "· live" in screen(app) and (is_low or "host" in screen(app)))
-            await scene(app, pilot)
-
-    asyncio.run(run())
+    app = TopApp(StatePaths(str(doors.path.parent)), now=lambda: doors.house.clock.now().wall)
+    async with app.run_test(size=size, notifications=True) as pilot:
+        is_low = size[1] < LOW
+        await until(pilot, lambda: "· live" in screen(app) and (is_low or "host" in screen(app)))
+        yield app, pilot
 
 
 async def until(pilot: Pilot[None], seen: Callable[[], bool]) -> None:

@@ -24,7 +24,7 @@ def constructors() -> Iterator[tuple[str, list[ast.arg]]]:
 
 
 def test_no_constructor_takes_more_than_eight_arguments() -> None:
-    """Whoever needs more is two objects, or lacks one that joins its arguments."""
+    """An object that needs more is two, or lacks one that joins its arguments."""
     assert [name for name, arguments in constructors() if len(arguments) > ARGUMENTS_MAX] == []
 
 
@@ -85,3 +85,28 @@ def _is_self(node: ast.expr) -> bool:
 def _is_method(node: ast.expr, owner: ast.ClassDef) -> bool:
     methods = {each.name for each in owner.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
     return isinstance(node, ast.Attribute) and _is_self(node.value) and node.attr in methods
+
+
+# Built by `build_controllers`, `build_healer`, `build_wake`, `connect_hub` and `build_reports` of `wakeful.daemon`.
+BUILT_BY_FACTORIES = {
+    "AutoRestart",
+    "Healer",
+    "HealingCases",
+    "Hub",
+    "ReportService",
+    "Reviver",
+    "SessionController",
+    "WakeService",
+}
+
+
+def test_fixtures_build_with_the_factories_of_the_daemon() -> None:
+    """No fixture constructs a part that a factory of the daemon builds."""
+    own = [
+        f"{path.name}:{node.lineno} {node.func.id}"
+        for path in (Path(__file__).parents[1] / "support").glob("*_fixture.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        if node.func.id in BUILT_BY_FACTORIES
+    ]
+    assert own == []

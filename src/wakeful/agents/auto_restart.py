@@ -1,4 +1,4 @@
-"""Restarts stale agents whose declaration asks for it, and opens one incident for each lost runtime.
+"""Restarts stale agents that declare `restart = "auto"`, and opens one incident for each lost runtime.
 
 A task has one automatic restart: an agent that ends again soon after it stays stale, and people get an alert.
 Agents in an unknown state are left alone; an agent whose session ended inside a turn is left to the healer.
@@ -12,9 +12,11 @@ from math import inf
 from typing import Final
 from uuid import uuid4
 
+from msgspec.structs import replace
+
 from wakeful.agents.commands import AgentCommands
 from wakeful.agents.model import AgentRecord, AgentState, Restart
-from wakeful.agents.table import Agent, AgentTable
+from wakeful.agents.table import Agent, AgentTable, GivenUp
 from wakeful.alerts.model import AlertBody, Topic, resolved_text
 from wakeful.alerts.notifier import Notifier
 from wakeful.core.clock import Clock, iso
@@ -24,15 +26,15 @@ from wakeful.core.text import plain
 from wakeful.healing.budget import RevivalBudget
 from wakeful.healing.plan import ACTING_STEPS, CaseHistory, HealingDecision, HealingRules, Situation, plan
 from wakeful.healing.rate_limit import RevivalLimiter
-from wakeful.incidents.model import Cause, MemberStatus, Origin
+from wakeful.incidents.model import NO_ACTION, Cause, MemberStatus, Origin
 from wakeful.incidents.service import Incidents
 from wakeful.judging.findings import FindingCode, State
 from wakeful.storage.base import ActionOutcome, Note, Store
 
 KIND: Final = "agent-revival"
-# Of any number that a store keeps.
+# SQLite's integers have 19 digits; a longer number in a note is not an epoch.
 EPOCH_DIGITS_MAX: Final = 18
-# An agent that ran this long is well: a later end is another problem with its own budget.
+# An agent that ran this long is healthy: a later end is another problem with its own budget.
 STABLE_SECONDS: Final = 600.0
 REASON_CHARS_MAX: Final = 200
 
@@ -42,7 +44,7 @@ log = logging.getLogger("wakeful.hub")
 
 
 class RuntimeLosses:
-    """Runtimes that cannot be asked: one incident each, however many agents they host."""
+    """Opens one incident for each runtime that does not answer, however many agents it hosts."""
 
     def __init__(self, incidents: Incidents, scopes: Mapping[str, str], notifier: Notifier) -> None:
         self._incidents = incidents
@@ -52,9 +54,9 @@ class RuntimeLosses:
     async def update(self, agent: Agent) -> None:
         """Let the agent join or leave the incident of its runtime."""
         known, session_id = self._incidents.of(agent.key), agent.record.session_id
-        # An agent that was not there when its runtime was lost, or had ended before, has lost nothing.
-        unseen = agent.state is AgentState.UNKNOWN and agent.runtime_lost and agent.is_present
-        is_lost = unseen and agent.previous_state is not AgentState.STALE
+        # An agent that did not exist or had ended when its runtime was lost is not part of the incident.
+        is_unseen = agent.state is AgentState.UNKNOWN and agent.runtime_lost and agent.is_present
+        is_lost = is_unseen and agent.previous_state is not AgentState.STALE
         # An incident of its session covers the agent too.
         is_covered = session_id is not None and self._incidents.of(session_id) is not None
         if known is None and is_lost and not is_covered:
@@ -79,24 +81,24 @@ class RuntimeLosses:
 def _member_status(agent: Agent) -> tuple[MemberStatus, str]:
     reason = plain(agent.record.reason, REASON_CHARS_MAX)
     match agent.state:
-        case AgentState.STALE if agent.given_up_since == agent.work_since:
-            return MemberStatus.GIVEN_UP, "brought it back once, which did not last; gave up"
+        case AgentState.STALE if agent.is_given_up:
+            return MemberStatus.GIVEN_UP, "restarted it once; it ended again; gave up"
         case AgentState.STALE if agent.spec.restart is Restart.AUTO:
             return MemberStatus.OPEN, "waits for its turn"
         case AgentState.STALE:
-            return MemberStatus.LEFT_ALONE, f"nothing (restart is manual: `wakeful attach {agent.name}`)"
+            return MemberStatus.LEFT_ALONE, f"{NO_ACTION}restart is manual: `wakeful attach {agent.name}`"
         case AgentState.STARTING:
-            return MemberStatus.OPEN, "is being started"
+            return MemberStatus.OPEN, "starting"
         case AgentState.RUNNING if agent.previous_state is AgentState.STARTING:
             return MemberStatus.REVIVED, "started again"
         case AgentState.RUNNING:
-            return MemberStatus.OPEN, "seen again"
+            return MemberStatus.OPEN, "reachable again"
         case AgentState.STOPPED:
             return MemberStatus.ENDED, reason
         case AgentState.ERROR:
             return MemberStatus.GIVEN_UP, reason
         case _:
-            return MemberStatus.UNSEEN, f"nothing ({reason})"
+            return MemberStatus.UNSEEN, f"{NO_ACTION}{reason}"
 
 
 class AutoRestart:
@@ -121,9 +123,6 @@ class AutoRestart:
         self._limiter = limiter
         self._rules = rules
         self._notifier = notifier
-        self._given_up_budgets: set[str] = set()
-        # Agents that were reported as given up: the key of the alert, its text and its time.
-        self._given_up_notices: dict[str, tuple[str, str, str]] = {}
         # Restarts that an earlier daemon began and that are still under way.
         self._unfinished: dict[str, Note] = {}
         self._obstacles: dict[str, str | None] = {}
@@ -141,7 +140,7 @@ class AutoRestart:
             await self._finish_left_restart(agent)
 
     async def _finish_left_restart(self, agent: Agent) -> None:
-        """Conclude a restart that an earlier daemon began, as soon as the agent can be seen."""
+        """Conclude a restart that an earlier daemon began, once the agent's state is known."""
         note = self._unfinished.get(agent.name)
         if note is None or agent.state in (AgentState.STARTING, AgentState.UNKNOWN):
             return
@@ -171,13 +170,14 @@ class AutoRestart:
     async def reconcile(self, agent: Agent) -> None:
         """Resolve the alert about an agent that was given up, and conclude a restart of an earlier daemon."""
         await self._finish_left_restart(agent)
-        if agent.name not in self._given_up_notices or agent.state not in _STABLE_STATES:
+        given_up = agent.given_up
+        if given_up is None or given_up.is_over or agent.state not in _STABLE_STATES:
             return
-        key, what, since = self._given_up_notices.pop(agent.name)
+        agent.given_up = replace(given_up, is_over=True)
         well = agent.state is AgentState.RUNNING
-        await self._notifier.resolve(
-            key, resolved_text(what, since, because=f"it is {agent.state}", well=well)
-        )
+        text = resolved_text(given_up.what, given_up.since, because=f"it is {agent.state}", well=well)
+        await self._notifier.resolve(_budget_of(agent.name, given_up.work_since), text)
+        await self._table.save(agent)
 
     def _is_wanted(self, agent: Agent) -> bool:
         """Whether it ended, its declaration asks for a restart, nothing else treats it, and the plan says so."""
@@ -203,16 +203,16 @@ class AutoRestart:
             stopped=agent.stop_ordered,
             breaker_seconds=self._limiter.breaker_seconds,
         )
-        history = CaseHistory(given_up=_budget(agent) in self._given_up_budgets)
+        history = CaseHistory(given_up=agent.is_given_up)
         return plan(situation, history, self._rules())
 
     def _on_task_done(self, name: str, task: asyncio.Task[None]) -> None:
         self._restart_tasks.pop(name, None)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.warning("agent %s could not be brought back: %s", name, error)
+            log.warning("agent %s could not be restarted: %s", name, error)
 
     async def _restart(self, agent: Agent) -> None:
-        # It may pass.
+        # The first decision waits, because the agent may come back by itself.
         await self._clock.sleep(self._decide(agent, 0.0).again_seconds or 0.0)
         if not self._is_wanted(agent) or self._has_obstacle(agent):
             return
@@ -226,16 +226,16 @@ class AutoRestart:
             await self._budget.refund(budget, note)
             return
         record = await self._commands.revive(agent)
-        log.info("agent %s: brought back: %s (%s)", agent.name, record.outcome, record.words)
+        log.info("agent %s: restart: %s (%s)", agent.name, record.outcome, record.words)
         if record.outcome is ActionOutcome.DECLINED:
             await self._budget.refund(budget, note)
         else:
             self._limiter.record_result(gave_up=False)
             await self._finish_restart(agent, note)
 
-    async def _finish_restart(self, agent: Agent | None, note: Note) -> None:
-        """A restart has ended, and its budget is spent: an agent has one attempt."""
-        if agent is not None and agent.state is AgentState.ERROR:
+    async def _finish_restart(self, agent: Agent, note: Note) -> None:
+        """Give up the agent if its one restart failed; either way the budget is spent."""
+        if agent.state is AgentState.ERROR:
             await self._give_up(agent)
         await self._store.drop_note(KIND, note.key)
 
@@ -243,50 +243,54 @@ class AutoRestart:
         """Whether a restart must wait; logged once, because every sync asks."""
         reason = self._commands.obstacle(agent)
         if reason is not None and self._obstacles.get(agent.name) != reason:
-            log.info("agent %s is not brought back: %s", agent.name, reason)
+            log.info("agent %s is not restarted: %s", agent.name, reason)
         self._obstacles[agent.name] = reason
         return reason is not None
 
     async def _give_up(self, agent: Agent) -> None:
         self._limiter.record_result(gave_up=True)
-        self._given_up_budgets.add(_budget(agent))
-        agent.given_up_since = agent.work_since
         body = given_up_alert(agent.record, agent.moved_at)
         log.warning("%s", body.what)
         topic = Topic((FindingCode.AGENT_EXITED,), session_id=agent.record.session_id)
         what = f"agent {agent.name} {_problem_text(agent.record)}"
-        self._given_up_notices[agent.name] = _budget(agent), what, iso(agent.moved_at)
+        agent.given_up = GivenUp(agent.work_since, what, iso(agent.moved_at))
         await self._notifier.raise_alert(_budget(agent), body, topic)
+        # Afterwards: a daemon that ends in between raises it again, under the same key.
+        await self._table.save(agent)
 
 
 def _restart_of(note: Note) -> tuple[str, int]:
-    """The agent, and its newest epoch before; an earlier version stored the name alone."""
+    """The agent's name and its newest epoch before the restart; an earlier version stored only the name."""
     name, _, epoch = note.body.decode("utf-8", "replace").partition(" ")
     return name, int(epoch) if epoch.isdecimal() and len(epoch) <= EPOCH_DIGITS_MAX else sys.maxsize
 
 
 def given_up_alert(record: AgentRecord, since: float) -> AlertBody:
-    """Its budget is spent: it ended again, or the restart failed."""
+    """The alert for a spent budget: the agent ended again, or the restart failed."""
     if record.state is AgentState.ERROR:
-        did, command = "tried to start it once, which failed; gave up", "agent start"
+        did, command = "tried to start it once; that failed; gave up", "agent start"
     else:
-        did, command = "brought it back once, which did not last; gave up", "attach"
+        did, command = "restarted it once; it ended again; gave up", "attach"
     session = f", session {record.session_id}" if record.session_id else ""
     return AlertBody(
         what=f"Agent {record.name} {_problem_text(record)}: {plain(record.reason, REASON_CHARS_MAX)}",
         where=f"agent {record.name} ({record.runtime}){session}",
         since=since,
         did=did,
-        otherwise=f"it stays {record.state}; nothing more is tried",
+        otherwise=f"it stays {record.state}; Wakeful does not retry",
         command=f"wakeful {command} {record.name}",
     )
 
 
 def _problem_text(record: AgentRecord) -> str:
     if record.state is AgentState.ERROR:
-        return "ended and could not be brought back"
-    return "was brought back once and ended again"
+        return "ended and could not be restarted"
+    return "ended again after one restart"
 
 
 def _budget(agent: Agent) -> str:
-    return f"agent-{agent.name}@{iso(agent.work_since)}"
+    return _budget_of(agent.name, agent.work_since)
+
+
+def _budget_of(name: str, work_since: float) -> str:
+    return f"agent-{name}@{iso(work_since)}"

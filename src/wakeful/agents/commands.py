@@ -40,32 +40,32 @@ log = logging.getLogger("wakeful.hub")
 
 
 class HubObserves(OperatorError, code="hub-observes", http_status=409, exit_code=1):
-    """The mode is observe: Wakeful acts on nothing. Set daemon.mode to mine, and start it again."""
+    """The mode is observe, so Wakeful takes no action. Set daemon.mode to mine and restart Wakeful."""
 
 
 class NotStale(OperatorError, code="agent-not-stale", http_status=409, exit_code=1):
-    """Agent {name} is {state}, not stale: there is no session to restart.{advice}"""
+    """Agent {name} is {state}, not stale. Only a stale agent can restart its session.{advice}"""
 
 
 class AgentBusy(OperatorError, code="agent-busy", http_status=409, exit_code=1):
-    """Agent {name} is in the middle of a turn (session {session}). To stop it all the same: wakeful agent stop {name} --yes"""
+    """Agent {name} is running a turn (session {session}). To stop it anyway: wakeful agent stop {name} --yes"""
 
 
 class AlreadyRuns(OperatorError, code="agent-runs", http_status=409, exit_code=1):
-    """Agent {name} runs already: it was started by somebody else."""
+    """Agent {name} is already running: Wakeful did not start it."""
 
 
 class StoppedMeanwhile(OperatorError, code="agent-stopped-meanwhile", http_status=409, exit_code=1):
-    """Agent {name} was stopped while it started."""
+    """Agent {name} was stopped during its start."""
 
 
 class NotStopped(WorldError, code="agent-not-stopped"):
-    """Agent {name} was told to stop, and is {state}: {reason}."""
+    """Agent {name} did not stop; it is {state}: {reason}."""
 
 
 class AgentSessions(Protocol):
     def session_below(self, pid: int) -> SessionId | None:
-        """The session whose agent is this process or was started below it."""
+        """The session of this process, or of a process below it."""
 
     def pids_above(self, session_id: SessionId) -> frozenset[int]:
         """The processes that run this session, and their ancestors."""
@@ -77,10 +77,10 @@ class AgentSessions(Protocol):
         """The living process that runs this conversation, if there is one."""
 
     def agent_by_mark(self, session_id: SessionId) -> str | None:
-        """The agent whose mark the processes of this session carry."""
+        """The agent that the environment of this session's processes names."""
 
     def can_resume(self, session_id: SessionId) -> bool:
-        """Whether its conversation has anything in it to go on with."""
+        """Whether its conversation has any content to continue."""
 
 
 class CommandListener(Protocol):
@@ -88,10 +88,10 @@ class CommandListener(Protocol):
         """Awaited before a person's stop ends any process: their end must raise no alert."""
 
     async def on_stop_failed(self, agent: Agent) -> None:
-        """The agent outlived a stop: a later end of it has another cause."""
+        """A stop did not end the agent: a later end of it has another cause."""
 
     async def on_session_replaced(self, session_id: SessionId) -> None:
-        """A person started the agent, and another session is in the place of this one."""
+        """A person starts the agent: another session replaces this one, which it hosts until then."""
 
 
 AgentEnviron = Callable[[AgentSpec], Mapping[str, str]]
@@ -116,12 +116,12 @@ class AgentCommands:
     ) -> None:
         self._table = table
         self._gate = gate
-        self._leases = leases
+        self.leases = leases
         self._sessions = sessions
         self._environ = environ
         self._build_resume_command = resuming
         self._mode = mode
-        self._listener = listener
+        self.listener = listener
         self._inspectors: list[Callable[[Agent], None]] = []
         self._start_tasks: dict[str, asyncio.Task[AgentObservation]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -130,21 +130,15 @@ class AgentCommands:
     def inspect_afterwards(self, inspector: Callable[[Agent], None]) -> None:
         self._inspectors.append(inspector)
 
-    async def on_stop_failed(self, agent: Agent) -> None:
-        await self._listener.on_stop_failed(agent)
-
-    async def renew_lease(self, agent: Agent) -> bool:
-        """Keep the claim on an agent that runs under it; False if another owner has it."""
-        return await self._leases.renew(agent)
-
     async def start(self, text: str) -> AgentRecord:
         """Start it and wait until it is ready. Raises AgentRefuses and the runtime's errors."""
-        before = self._table.find(text).record.session_id
+        agent = self._table.find(text)
+        self._require(agent, AgentEvent.START)
+        if agent.record.session_id is not None:
+            # First: once the order is accepted, the agent does not host this session any more, and it would count as watched only.
+            await self.listener.on_session_replaced(agent.record.session_id)
         agent = self._accept(text, AgentEvent.START)
-        record = await self._run_shielded(agent, self._start(agent))
-        if before is not None:
-            await self._listener.on_session_replaced(before)
-        return record
+        return await self._run_shielded(agent, self._start(agent))
 
     async def restart_session(self, text: str) -> AgentRecord:
         """Start a new session where the old one died. Raises NotStale and the runtime's errors."""
@@ -168,7 +162,7 @@ class AgentCommands:
         return await self._run_shielded(agent, self._stop(agent))
 
     def obstacle(self, agent: Agent) -> str | None:
-        """Why a stale agent cannot be restarted now: its conversation runs elsewhere, or cannot be named."""
+        """Why a stale agent cannot be restarted now: its conversation runs already, or no command resumes it."""
         command = self._resume_command(agent)
         return command if isinstance(command, str) else None
 
@@ -187,7 +181,7 @@ class AgentCommands:
             return await self._run_shielded(agent, self._revive(agent, command))
 
     async def close(self) -> None:
-        """Cancel orders under way; the next start inspects their effects."""
+        """Cancel orders under way; the next daemon inspects their effects."""
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -195,11 +189,15 @@ class AgentCommands:
     def _accept(self, text: str, event: AgentEvent) -> Agent:
         """Accept an order if the state table allows it, without an await in between."""
         agent = self._table.find(text)
+        self._require(agent, event)
+        self._table.apply_command(agent, event)
+        return agent
+
+    def _require(self, agent: Agent, event: AgentEvent) -> None:
+        """Raises HubObserves, AgentRefuses."""
         if self._mode == "observe":
             raise HubObserves
         self._table.require(agent, event)
-        self._table.apply_command(agent, event)
-        return agent
 
     async def _run_shielded(self, agent: Agent, order: Coroutine[Any, Any, T]) -> T:
         """Finish an order that has begun even if its caller disconnects."""
@@ -212,7 +210,7 @@ class AgentCommands:
 
     async def _run_and_save(self, agent: Agent, order: Coroutine[Any, Any, T]) -> T:
         try:
-            # After a crash, the stored record has the order and its time.
+            # The stored record has the order and its time, for a restart after a crash.
             await self._table.save(agent)
             return await order
         finally:
@@ -243,7 +241,7 @@ class AgentCommands:
                 ActionKind.RESUME, agent, self._start_action(agent, spec), by_itself=True
             )
             if record.outcome is ActionOutcome.DECLINED and agent.state is AgentState.STARTING:
-                # A pause came in between: nothing was done, and it is as stale as before.
+                # A pause began meanwhile: nothing was done, and the agent is stale again.
                 self._table.apply_event(agent, AgentEvent.CALLED_OFF, record.words)
         except WakefulError as error:
             await self._on_start_failed(agent, error)
@@ -251,7 +249,7 @@ class AgentCommands:
         return record
 
     async def _stop(self, agent: Agent) -> AgentRecord:
-        await self._listener.before_stop(agent)
+        await self.listener.before_stop(agent)
         fault_point("hub.stop_noted")
         try:
             await self._pass_gate(ActionKind.STOP, agent, self._stop_action(agent))
@@ -260,7 +258,7 @@ class AgentCommands:
             raise
         if agent.state is not AgentState.STOPPED:
             raise NotStopped(name=agent.name, state=agent.state, reason=agent.record.reason)
-        await self._leases.give_back(agent)
+        await self.leases.give_back(agent)
         return agent.record
 
     async def _pass_gate(
@@ -284,17 +282,17 @@ class AgentCommands:
             if event_of(before) is AgentEvent.READY:
                 self._table.apply_observation(agent, before)
                 raise AlreadyRuns(name=agent.name)
-            epoch = await self._leases.claim(agent)
+            epoch = await self.leases.claim(agent)
             self._table.set_epoch(agent, epoch)
             fault_point("hub.claimed")
             # Otherwise the next daemon would take this claim for another owner's.
             await self._table.save(agent)
             environ = {**self._environ(agent.spec), INTENT_VARIABLE: intent_id}
-            there = before.container is ProcessState.ALIVE
-            begin = agent.runtime.restart_session if there else agent.runtime.start
+            has_container = before.container is ProcessState.ALIVE
+            start = agent.runtime.restart_session if has_container else agent.runtime.start
             if not agent.is_in(AgentState.STARTING):
                 return ActionResult(ActionOutcome.INEFFECTIVE, STOPPED_WHILE_STARTING)
-            starting = asyncio.create_task(begin(spec, epoch, environ))
+            starting = asyncio.create_task(start(spec, epoch, environ))
             self._start_tasks[agent.name] = starting
             try:
                 observation = await starting
@@ -314,15 +312,15 @@ class AgentCommands:
     def _stop_action(self, agent: Agent) -> PerformAction:
         async def perform(_intent_id: str) -> ActionResult:
             self._table.apply_observation(agent, await agent.runtime.stop(agent.spec))
-            gone = agent.state is AgentState.STOPPED
+            stopped = agent.state is AgentState.STOPPED
             return ActionResult(
-                ActionOutcome.CONFIRMED if gone else ActionOutcome.INEFFECTIVE, f"it is {agent.state}"
+                ActionOutcome.CONFIRMED if stopped else ActionOutcome.INEFFECTIVE, f"it is {agent.state}"
             )
 
         return perform
 
     async def _on_start_failed(self, agent: Agent, error: WakefulError) -> None:
-        """The state after a failed start: unknown if the engine is gone, otherwise an error."""
+        """Set the state after a failed start: unknown if the engine does not answer, otherwise an error."""
         observation = await agent.runtime.inspect(agent.spec)
         agent.is_present = event_of(observation) not in (AgentEvent.GONE, AgentEvent.UNSEEN)
         self._table.apply_event(

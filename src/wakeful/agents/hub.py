@@ -37,9 +37,9 @@ from wakeful.core.process import Process, ProcessState
 from wakeful.healing.plan import AgentRecovery
 from wakeful.storage.base import ActionOutcome
 
-# An agent whose session died is stale within this time.
+# An agent becomes stale within this time after its session died.
 SYNC_SECONDS: Final = 10.0
-# A start that an earlier daemon ordered is seen ready, or ended, this late.
+# The interval while an agent is starting that an earlier daemon started.
 STARTING_SECONDS: Final = 1.0
 # A lease lasts 60 s: two renewals may fail before another owner can claim it.
 RENEW_SECONDS: Final = 20.0
@@ -51,7 +51,7 @@ log = logging.getLogger("wakeful.hub")
 
 class ProcessLookup(Protocol):
     def identify(self, pid: int) -> Process | None:
-        """The process with this pid; None if it is gone or hidden."""
+        """The process with this pid; None if it has ended or is hidden."""
 
     def watch(self, process: Process) -> ProcessState:
         """Whether it is alive; if it is, its end will be reported."""
@@ -113,7 +113,7 @@ class Hub:
         return summarize_agents(self.records)
 
     def attach_argv(self, text: str) -> tuple[str, ...]:
-        """The command that hands a terminal to it. Raises AgentNotFound, BadAgentName."""
+        """The command that attaches a terminal to it. Raises AgentNotFound, BadAgentName."""
         agent = self._table.find(text)
         return agent.runtime.attach_argv(agent.spec)
 
@@ -122,7 +122,7 @@ class Hub:
         return next((each.name for each in self.records if each.session_id == session_id), None)
 
     def recovery_of(self, session_id: SessionId) -> AgentRecovery:
-        """How this session comes back if its agent is gone."""
+        """How this session comes back after its agent ended."""
         agent = self._hosting_agent(session_id)
         if agent is None or agent.spec.restart is not Restart.AUTO or agent.stop_ordered:
             return AgentRecovery.NOTIFY
@@ -215,8 +215,7 @@ class Hub:
         while True:
             await self.sync()
             starting = any(_is_left_starting(each) for each in self._table.agents.values())
-            pause_seconds = STARTING_SECONDS if starting else SYNC_SECONDS
-            await self._clock.sleep(pause_seconds)
+            await self._clock.sleep(STARTING_SECONDS if starting else SYNC_SECONDS)
             if self._clock.now().awake - self._renewed_at >= RENEW_SECONDS:
                 await self._renew()
 
@@ -233,23 +232,23 @@ class Hub:
             except WorldError as error:
                 log.debug("%s: %s", runtime.name, error)
         for each in set(found) - set(self.undeclared):
-            log.info("found %s, which %s: declared nowhere, so it is left alone", each.name, each.words)
+            log.info("found %s, which %s: not declared; no action taken", each.name, each.words)
         self.undeclared = tuple(found)
 
     async def inspect(self, agents: Collection[Agent]) -> None:
         """Inspect these agents, and apply each result unless a newer one or an order came in between."""
         free = [agent for agent in agents if not agent.commands_running]
-        looks = await asyncio.gather(*(self._inspect_one(agent) for agent in free))
-        for agent, look in zip(free, looks, strict=True):
+        inspections = await asyncio.gather(*(self._inspect_one(agent) for agent in free))
+        for agent, inspection in zip(free, inspections, strict=True):
             if agent.commands_running:
                 continue
-            if look.began < agent.last_inspection:
+            if inspection.began < agent.last_inspection:
                 # The order of the two observations is unknown: if they differ, a third one decides.
-                if next_state(agent.state, event_of(look.glimpse)) is not agent.state:
+                if next_state(agent.state, event_of(inspection.observation)) is not agent.state:
                     self._inspect_soon((agent,))
                 continue
-            agent.last_inspection = look.ended
-            await self._apply(agent, look.glimpse)
+            agent.last_inspection = inspection.ended
+            await self._apply(agent, inspection.observation)
 
     async def close(self) -> None:
         """End all tasks; agents go on."""
@@ -267,9 +266,9 @@ class Hub:
         self._update_state(agent, observation)
         runs = agent.stop_ordered and agent.state is AgentState.RUNNING
         if runs and self._clock.now().wall - agent.moved_at >= STOP_SECONDS_MAX:
-            # Wakeful ended before it carried the stop out: a later end of the agent is news.
+            # Wakeful ended before it carried the stop out: a later end of the agent is another problem.
             agent.stop_ordered = False
-            await self.commands.on_stop_failed(agent)
+            await self.commands.listener.on_stop_failed(agent)
             await self._table.save(agent)
         elif agent.record != before:
             await self._table.save(agent)
@@ -282,15 +281,15 @@ class Hub:
         session = self._sessions.session_below(observation.pid) if observation.pid is not None else None
         self._table.apply_observation(agent, observation, session)
         if _is_left_starting(agent) and self._clock.now().wall - agent.moved_at >= agent.spec.ready_seconds:
-            seconds, reason = agent.spec.ready_seconds, observation.reason
-            problem = NotReady(name=agent.name, seconds=seconds, reason=reason)
+            problem = NotReady(name=agent.name, seconds=agent.spec.ready_seconds, reason=observation.reason)
             self._table.apply_event(agent, AgentEvent.NOT_READY, str(problem))
-        process = self._processes.identify(observation.pid) if observation.pid is not None else None
-        agent.process = process
+        process = agent.process = (
+            self._processes.identify(observation.pid) if observation.pid is not None else None
+        )
         if process is not None:
             ended = self._processes.watch(process) is ProcessState.DEAD
         else:
-            # It has ended; or it belongs to another user, which a second look does not change.
+            # It has ended; or it belongs to another user, which a second inspection does not change.
             ended = observation.pid is not None and observation.pid != agent.unidentified_pid
             agent.unidentified_pid = observation.pid
         if ended:
@@ -318,7 +317,7 @@ class Hub:
         return self._ticks
 
     async def _follow(self, runtime: Runtime) -> None:
-        """Inspect what a runtime reports as changed, until cancelled."""
+        """Inspect the agents that a runtime reports as changed, until cancelled."""
         async for name in runtime.changes():
             self._on_runtime_event(name)
 
@@ -341,7 +340,7 @@ class Hub:
         try:
             await self.inspect(agents)
         except WorldError as error:
-            log.warning("what was seen of agents is not kept: %s", error)
+            log.warning("observations of agents were not stored: %s", error)
         for agent in agents:
             self._auto_restart.restart_if_stale(agent)
 
@@ -350,11 +349,11 @@ class Hub:
         self._renewed_at = self._clock.now().awake
         for agent in self._table.agents.values():
             epoch = agent.record.epoch
-            # An agent that is not there has released its lease.
+            # An agent that does not exist has released its lease.
             if not epoch or not agent.is_present:
                 continue
-            if not await self.commands.renew_lease(agent):
-                log.warning("agent %s was claimed by somebody else since epoch %d", agent.name, epoch)
+            if not await self.commands.leases.renew(agent):
+                log.warning("agent %s was claimed by another owner since epoch %d", agent.name, epoch)
 
 
 class _Inspection(Struct, frozen=True):
@@ -362,7 +361,7 @@ class _Inspection(Struct, frozen=True):
 
     began: int
     ended: int
-    glimpse: AgentObservation
+    observation: AgentObservation
 
 
 def _is_left_starting(agent: Agent) -> bool:

@@ -28,7 +28,7 @@ class AgentLeases:
         if agent.record.epoch:
             await self._store.yield_lease(key, agent.record.epoch)
         taken = await self._store.claim_lease(key, self._owner, holder=self._daemon)
-        # Only of the same owner: the processes of another one may be invisible here.
+        # Only if the owner is the same: the processes of another owner may be invisible here.
         if isinstance(taken, LeaseConflict) and taken.holder is not None and taken.owner == self._owner:
             dead = taken.holder
             if self._is_dead(dead):

@@ -17,18 +17,18 @@ from wakeful.core.ids import SessionId
 from wakeful.core.process import ProcessState
 
 NAME_CHARS_MAX: Final = 40
-# A container's name and a tmux session's, and both print it to people.
+# A name is also part of the names of the container and the tmux session, which print it to people.
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]*\Z")
 RESERVED: Final = frozenset({"heartbeat", "list", "start", "stop", "restart-session"})
 READY_SECONDS: Final = 60.0
 
 
 class BadAgentName(OperatorError, code="bad-agent-name"):
-    """{shown!r} cannot be an agent's name: small letters, digits, _ and - only, 40 at most, and not a command's name."""
+    """Invalid agent name {shown!r}: use lowercase letters, digits, _ and -, at most 40, and no command's name."""
 
 
 class AgentState(StrEnum):
-    """The states of an agent; `unknown` for everything that prevents seeing."""
+    """The states of an agent; `unknown` if something prevents an observation."""
 
     STOPPED = "stopped"
     STARTING = "starting"
@@ -42,7 +42,7 @@ class AgentState(StrEnum):
 class AgentEvent(StrEnum):
     START = "start ordered"
     READY = "seen ready"
-    # It lives, and its screen has not matched `ready`.
+    # The agent process is alive, and its screen has not matched `ready`.
     NOT_YET = "not ready yet"
     NOT_READY = "not ready in time"
     CALLED_OFF = "start called off"
@@ -58,7 +58,7 @@ class AgentRuntime(StrEnum):
 
 
 class Restart(StrEnum):
-    """What restarts a stale agent: a person through the menu, or healing."""
+    """Who restarts a stale agent: a person, or Wakeful, once."""
 
     MANUAL = "manual"
     AUTO = "auto"
@@ -83,14 +83,14 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
 
 
 class AgentObservation(Struct, frozen=True, kw_only=True):
-    """What a runtime saw of an agent at one moment, from the container inwards. `unknown` wherever it could not look."""
+    """One inspection of an agent by its runtime: container, session, process; `unknown` if it could not inspect."""
 
     container: ProcessState
     session: ProcessState
     agent: ProcessState
     # False while its screen has never matched `AgentSpec.ready`.
     ready: bool = True
-    # The agent's process as this host numbers it.
+    # The agent's process, as numbered on this host.
     pid: int | None = None
     container_id: str | None = None
     tmux_session: str | None = None
@@ -100,7 +100,7 @@ class AgentObservation(Struct, frozen=True, kw_only=True):
 
 
 class AgentRecord(Struct, frozen=True, kw_only=True):
-    """What every door shows of an agent."""
+    """An agent, as every interface shows it."""
 
     id: str
     name: str
@@ -132,7 +132,7 @@ class AgentBrief(Struct, frozen=True):
 
 
 class AgentsSummary(Struct, frozen=True):
-    """How many agents stand where, and each of them."""
+    """The number of agents in each state, and every agent."""
 
     counts: dict[str, int]
     agents: tuple[AgentBrief, ...]
@@ -187,7 +187,7 @@ AGENT_TRANSITIONS: Final[Mapping[tuple[AgentState, AgentEvent], AgentState]] = {
     (_S.STOPPED, AgentEvent.START): _S.STARTING,
     (_S.STALE, AgentEvent.START): _S.STARTING,
     (_S.ERROR, AgentEvent.START): _S.STARTING,
-    # Found running after the fact, or started by hand.
+    # It was found running, or a person started it without Wakeful.
     (_S.STOPPED, AgentEvent.READY): _S.RUNNING,
     (_S.STOPPED, AgentEvent.NOT_YET): _S.STARTING,
     (_S.STOPPED, AgentEvent.SESSION_LOST): _S.STALE,
@@ -195,9 +195,9 @@ AGENT_TRANSITIONS: Final[Mapping[tuple[AgentState, AgentEvent], AgentState]] = {
     (_S.STARTING, AgentEvent.READY): _S.RUNNING,
     (_S.STARTING, AgentEvent.NOT_READY): _S.ERROR,
     (_S.STARTING, AgentEvent.STOP): _S.STOPPING,
-    # It was stale, and nothing was done to it.
+    # It was stale before, and nothing was done to it.
     (_S.STARTING, AgentEvent.CALLED_OFF): _S.STALE,
-    # Looks count only while no order is under way: these are for orders that a crash or a lost engine cut off.
+    # Inspections count only while no order is under way: these follow orders that a crash or a lost engine cut off.
     (_S.STARTING, AgentEvent.SESSION_LOST): _S.ERROR,
     (_S.STARTING, AgentEvent.GONE): _S.STOPPED,
     (_S.STARTING, AgentEvent.UNSEEN): _S.UNKNOWN,
@@ -223,7 +223,7 @@ AGENT_TRANSITIONS: Final[Mapping[tuple[AgentState, AgentEvent], AgentState]] = {
     (_S.UNKNOWN, AgentEvent.NOT_YET): _S.STARTING,
     (_S.UNKNOWN, AgentEvent.SESSION_LOST): _S.STALE,
     (_S.UNKNOWN, AgentEvent.GONE): _S.STOPPED,
-    # For a person who knows more than Wakeful can see; nothing else acts on an unknown state.
+    # For a person, who may know more than Wakeful sees. Wakeful itself does not act on an unknown state.
     (_S.UNKNOWN, AgentEvent.STOP): _S.STOPPING,
 }
 """An event that is not here leaves the state unchanged; an order that is not here is refused."""
@@ -238,7 +238,7 @@ def accepts(state: AgentState, event: AgentEvent) -> bool:
 
 
 class AgentChange(Struct, frozen=True):
-    """The feed's other message: what an agent of the hub was, what it is, why, since when, and its record."""
+    """The feed's message about an agent: the old and the new state, the reason, the time and the record."""
 
     id: str
     old_state: AgentState | None

@@ -19,19 +19,19 @@ class EngineGone(WorldError, code="engine-gone", retryable=True):
 
 
 class ImageMissing(OperatorError, code="image-missing", http_status=409):
-    """There is no image {image!r} on this engine. Build or load it first."""
+    """Image {image!r} is not on this engine. Build or load it first."""
 
 
 class CommandMissing(OperatorError, code="command-missing", http_status=409):
-    """{command!r} is not in {where}: {reason}."""
+    """{command!r} was not found in {where}: {reason}."""
 
 
 class NotReady(WorldError, code="agent-not-ready"):
-    """Agent {name} did not become ready ({seconds:g} s are allowed): {reason}."""
+    """Agent {name} was not ready within {seconds:g} s: {reason}."""
 
 
 class UndeclaredAgent(Struct, frozen=True):
-    """Something that looks like an agent and is nobody's: reported, never touched."""
+    """A container or session that looks like an agent and is not declared: reported, never changed."""
 
     name: str
     container_id: str | None
@@ -39,17 +39,20 @@ class UndeclaredAgent(Struct, frozen=True):
 
 
 class Runtime(Protocol):
-    """One kind of place. `name` is the runtime of the specifications it serves."""
+    """One kind of runtime. `name` is the `runtime` of the agents that it serves."""
 
     name: str
 
     async def start(self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]) -> AgentObservation:
-        """Make the container and the agent in it; return once it is ready. Raises ImageMissing, CommandMissing, NotReady, EngineGone."""
+        """Create the container and the agent in it; return once it is ready.
+
+        Raises ImageMissing, CommandMissing, NotReady, EngineGone.
+        """
 
     async def restart_session(
         self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]
     ) -> AgentObservation:
-        """A new session in the container that is there; return once it is ready. Raises as `start` does."""
+        """Start a new session in the existing container; return once it is ready. Raises as `start` does."""
 
     async def stop(self, spec: AgentSpec) -> AgentObservation:
         """End the agent and remove its container; returns the observation afterwards. Raises EngineGone."""
@@ -58,13 +61,13 @@ class Runtime(Protocol):
         """Observe it now, within 5 s."""
 
     async def find_undeclared(self, known: frozenset[str]) -> list[UndeclaredAgent]:
-        """Other containers or sessions that look like agents, beside those known by name."""
+        """Containers or sessions that look like agents and are not in `known`."""
 
     def attach_argv(self, spec: AgentSpec) -> tuple[str, ...]:
-        """The command that hands a terminal to its tmux session."""
+        """The command that attaches a terminal to its tmux session."""
 
     def changes(self) -> AsyncIterator[str]:
-        """Names of agents with an event, as it happens; "" means inspect all of them."""
+        """The names of agents that changed, as it happens; "" stands for all agents."""
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""

@@ -36,7 +36,7 @@ from wakeful.judging.session_record import safe
 from wakeful.storage.base import Note
 
 KIND: Final = "agent"
-# States whose reason may become more precise without becoming another state.
+# In these states, a later observation may replace the reason.
 _REASON_UPDATED_STATES: Final = frozenset({AgentState.STALE, AgentState.UNKNOWN})
 
 ENDED_EARLY: Final = "Wakeful ended while it started, and it ended before it was seen ready"
@@ -46,15 +46,26 @@ log = logging.getLogger("wakeful.hub")
 
 
 class AgentNotFound(OperatorError, code="agent-not-found", http_status=404):
-    """No agent {shown!r}.{meant} `wakeful agent list` shows every one."""
+    """No agent {shown!r}.{meant} List them with `wakeful agent list`."""
 
 
 class AgentRefuses(OperatorError, code="agent-refuses", http_status=409, exit_code=1):
-    """Agent {name} is {state}{why}: {order} is taken only when it is {accepted}."""
+    """Agent {name} is {state}{why}. {order} works only when it is {accepted}."""
+
+
+class GivenUp(Struct, frozen=True):
+    """An agent whose one restart is spent ended again; an alert said so."""
+
+    # `Agent.work_since` of the spent budget.
+    work_since: float
+    what: str
+    since: str
+    # It was seen running or stopped afterwards.
+    is_over: bool = False
 
 
 class AgentSnapshot(Struct, frozen=True):
-    """The stored state of an agent. `moved_at` is the wall time of `record.since`; `work_since` names its budget."""
+    """The stored state of an agent. `moved_at` is the wall time of `record.since`; `work_since` is part of its budget's key."""
 
     record: AgentRecord
     moved_at: float
@@ -64,6 +75,7 @@ class AgentSnapshot(Struct, frozen=True):
     stop_ordered: bool = False
     # The newest epoch before its last start was ordered: without a newer one nothing was started.
     epoch_before: int = 0
+    given_up: GivenUp | None = None
 
 
 class Agent:
@@ -79,15 +91,14 @@ class Agent:
         # Whether its container or session existed at the last inspection.
         self.is_present = False
         self.stop_ordered = False
-        # `work_since` of the task whose one restart is spent.
-        self.given_up_since: float | None = None
+        self.given_up: GivenUp | None = None
         # The newest observed epoch, now and when its last start was ordered.
         self.epoch_seen = 0
         self.epoch_before = 0
         self.previous_state = AgentState.RUNNING
         # Whether the runtime itself did not answer.
         self.runtime_lost = False
-        # Since when its session is missing while it runs; `Hub.recovery_of` sets it.
+        # Awake time since which its session is missing while it runs; `Hub.recovery_of` sets it.
         self.session_missing_since: float | None = None
         # Orders under way: until they end, only their own inspections count.
         self.commands_running = 0
@@ -109,11 +120,16 @@ class Agent:
 
     @property
     def has_started(self) -> bool:
-        """Whether something of its last start was ever seen."""
+        """Whether any process of its last start was ever seen."""
         return self.epoch_seen > self.epoch_before
 
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the restart of its present task is spent, and nothing more is tried."""
+        return self.given_up is not None and self.given_up.work_since == self.work_since
+
     def is_in(self, state: AgentState) -> bool:
-        """Whether it is in this state by now: asked again after every await."""
+        """Compares the current state; unlike `state`, not narrowed by the type checker across an await."""
         return self.record.state is state
 
 
@@ -169,14 +185,14 @@ class AgentTable:
                 await self._store.drop_note(KIND, note.key)
                 continue
             try:
-                kept = decode_json(note.body, AgentSnapshot)
+                stored = decode_json(note.body, AgentSnapshot)
             except msgspec.DecodeError:
                 log.info("what is kept of agent %s is of another version", note.key)
                 continue
-            self._write(agent, replace(kept.record, runtime=agent.spec.runtime))
-            agent.moved_at, agent.work_since = kept.moved_at, kept.work_since
-            agent.is_present, agent.stop_ordered = kept.placed, kept.stop_ordered
-            agent.epoch_before = kept.epoch_before
+            self._write(agent, replace(stored.record, runtime=agent.spec.runtime))
+            agent.moved_at, agent.work_since = stored.moved_at, stored.work_since
+            agent.is_present, agent.stop_ordered = stored.placed, stored.stop_ordered
+            agent.epoch_before, agent.given_up = stored.epoch_before, stored.given_up
 
     def find(self, text: str) -> Agent:
         """The agent with this name. Raises AgentNotFound with the nearest one, BadAgentName."""
@@ -218,13 +234,13 @@ class AgentTable:
             event = AgentEvent.UNSEEN
         agent.epoch_seen = max(agent.epoch_seen, observation.epoch)
         if event is AgentEvent.NOT_YET and agent.is_in(AgentState.STARTING):
-            # It lives and did not at the order: not every runtime knows the epoch of an ended agent.
+            # It is alive now and was not before: not every runtime knows the epoch of an ended agent.
             agent.epoch_before = -1
         if event is AgentEvent.SESSION_LOST and agent.is_in(AgentState.STARTING) and not agent.has_started:
             # Only older epochs exist: Wakeful ended before it started anything.
             event = AgentEvent.CALLED_OFF
         if event is AgentEvent.GONE and agent.is_in(AgentState.STARTING) and agent.has_started:
-            # The new agent is gone before it was ready: a failed start, not a stop.
+            # The new agent ended before it was ready: a failed start, not a stop.
             event = AgentEvent.NOT_READY
         if observation.container is not ProcessState.UNKNOWN:
             agent.is_present = observation.container is ProcessState.ALIVE
@@ -255,7 +271,7 @@ class AgentTable:
         return changed
 
     def set_session(self, agent: Agent, session_id: SessionId) -> None:
-        """It hosts this session, as is known before its next inspection."""
+        """Record the session that it hosts, before its next inspection."""
         self._write(agent, replace(agent.record, session_id=session_id))
 
     def set_epoch(self, agent: Agent, epoch: int) -> None:
@@ -270,7 +286,7 @@ class AgentTable:
         self.apply_event(agent, event)
 
     async def save(self, agent: Agent) -> None:
-        """Store it. A failed write is logged, and costs only what a restart would know."""
+        """Store it. A failed write is logged; after a restart, the agent then has its older snapshot."""
         body = msgspec.json.encode(
             AgentSnapshot(
                 agent.record,
@@ -279,19 +295,17 @@ class AgentTable:
                 placed=agent.is_present,
                 stop_ordered=agent.stop_ordered,
                 epoch_before=agent.epoch_before,
+                given_up=agent.given_up,
             )
         )
         try:
             await self._store.save_note(Note(KIND, agent.name, body))
         except WorldError as error:
-            log.warning("what became of agent %s is not kept: %s", agent.name, error)
+            log.warning("the state of agent %s was not stored: %s", agent.name, error)
 
     def _in_state(self, agent: Agent, state: AgentState, reason: str) -> AgentRecord:
-        agent.moved_at, agent.previous_state, agent.session_missing_since = (
-            self._clock.now().wall,
-            agent.state,
-            None,
-        )
+        agent.moved_at = self._clock.now().wall
+        agent.previous_state, agent.session_missing_since = agent.state, None
         alive = agent.record.session_alive and state is AgentState.RUNNING
         since = iso(agent.moved_at)
         return replace(agent.record, state=state, since=since, reason=safe(reason), session_alive=alive)
@@ -317,7 +331,7 @@ class AgentTable:
 
 
 def _reason_text(agent: Agent, event: AgentEvent, observation: AgentObservation) -> str:
-    """The reason of the state; for a container whose session died, the documented sentence."""
+    """The reason of the state; for a container in which the session died, the documented sentence."""
     if event is AgentEvent.SESSION_LOST and agent.stop_ordered:
         return "stopped by a person; its terminal is left"
     if agent.state is AgentState.STARTING and event is AgentEvent.SESSION_LOST:

@@ -28,7 +28,7 @@ from wakeful.core.ids import SessionId
 from wakeful.judging.findings import Health, State
 from wakeful.judging.session_record import SessionRecord
 
-# No alert while a person looks at the question or has muted it; checked this often.
+# While a person sees the question or has muted it, no alert is raised; checked again after this time.
 RECHECK_SECONDS: Final = 60.0
 # No session id has a slash.
 PREFIX: Final = f"{AlertKind.NEEDS_YOU}/"
@@ -44,7 +44,7 @@ IsTurnDone = Callable[[SessionId], bool]
 
 
 class OpenQuestion(Struct):
-    """An open question in its newest words, and the task that raises its alert; it has an episode once raised."""
+    """An open question in its newest wording, and the task that raises its alert. `episode` is set by that alert."""
 
     record: SessionRecord
     question: AttentionQuestion
@@ -60,16 +60,16 @@ class AttentionMonitor:
         notifier: Notifier,
         clock: Clock,
         rules: AlertRules,
-        visible: IsVisible,
-        excused: IsSuppressed = lambda _record, _question: False,
-        done: IsTurnDone = lambda _session_id: True,
+        is_visible: IsVisible,
+        is_suppressed: IsSuppressed,
+        is_turn_done: IsTurnDone,
     ) -> None:
         self._notifier = notifier
         self._clock = clock
         self._rules = rules
-        self._is_visible = visible
-        self._is_suppressed = excused
-        self._is_turn_done = done
+        self._is_visible = is_visible
+        self._is_suppressed = is_suppressed
+        self._is_turn_done = is_turn_done
         self._open_questions: dict[SessionId, OpenQuestion] = {}
         # Alerts of an earlier daemon: not repeated for the same question, resolved for another.
         self._restored: dict[SessionId, PendingAlert] = {}
@@ -79,14 +79,14 @@ class AttentionMonitor:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def restore(self) -> None:
-        """Recall the alerts that are open."""
-        for owed in self._notifier.open_alerts(PREFIX):
-            self._restored[SessionId(owed.alert.episode.split("/")[1])] = owed
+        """Load the open alerts of an earlier daemon from the outbox."""
+        for pending in self._notifier.open_alerts(PREFIX):
+            self._restored[SessionId(pending.alert.episode.split("/")[1])] = pending
         if self._restored:
             self._spawn(self._resolve_unconfirmed())
 
     def on_judged(self, record: SessionRecord) -> None:
-        """Cheap for the many sessions that ask nothing."""
+        """A session was judged: its question may be new, changed or answered, and its turn may have ended."""
         question = question_of(record)
         if question is not None:
             self._on_question(record, question)
@@ -121,16 +121,16 @@ class AttentionMonitor:
                 self._spawn(self._resolve(recalled.alert.episode))
 
     def _is_startup_over(self) -> bool:
-        """A new daemon sees a session before it has read its whole log: no question yet is no answer."""
+        """Before that, a missing question is no answer: the session's log may not be read to its end."""
         return self._clock.now().awake - self._started_at.awake >= self._rules.needs_you_seconds
 
     async def _resolve_unconfirmed(self) -> None:
-        await self._sleep(self._rules.needs_you_seconds)
+        await self._clock.sleep(self._rules.needs_you_seconds)
         for session_id in [each for each in self._restored if each not in self._open_questions]:
             self._on_answer(session_id)
 
     async def _alert_question(self, opened: OpenQuestion) -> None:
-        await self._sleep(self._rules.needs_you_seconds)
+        await self._clock.sleep(self._rules.needs_you_seconds)
         recalled = self._restored.pop(opened.record.id, None)
         if recalled is not None and self._was_alerted(recalled, opened.question):
             opened.episode = recalled.alert.episode
@@ -138,17 +138,17 @@ class AttentionMonitor:
         if recalled is not None:
             await self._resolve(recalled.alert.episode)
         while self._is_suppressed(opened.record, opened.question) or await self._is_visible(opened.record.id):
-            await self._sleep(RECHECK_SECONDS)
-        text, asked = needs_you_text(opened.record, opened.question), opened.question
-        opened.episode = f"{PREFIX}{opened.record.id}/{asked.since}/{_digest(asked.words)}"
-        gist = digest_entry_of(opened.record, asked.code or "question")
-        await self._notifier.raise_alert(opened.episode, text, None, kind=AlertKind.NEEDS_YOU, digest=gist)
+            await self._clock.sleep(RECHECK_SECONDS)
+        text, question = needs_you_text(opened.record, opened.question), opened.question
+        opened.episode = f"{PREFIX}{opened.record.id}/{question.since}/{_digest(question.words)}"
+        entry = digest_entry_of(opened.record, question.code or "question")
+        await self._notifier.raise_alert(opened.episode, text, None, kind=AlertKind.NEEDS_YOU, digest=entry)
 
     def _was_alerted(self, recalled: PendingAlert, question: AttentionQuestion) -> bool:
-        """Whether an earlier daemon queued an alert for this same question.
+        """Whether an earlier daemon queued an alert for this question.
 
-        A question dated after that alert and before this start is another one. A time since this start may be
-        that of the first check.
+        A question with a time between that alert and this start is another one. A time after this start may be
+        the time of the first check.
         """
         since, _, digest = recalled.alert.episode.split("/", 2)[2].partition("/")
         if question.since == since:
@@ -164,7 +164,7 @@ class AttentionMonitor:
             await self._resolve(known.episode)
 
     async def _resolve(self, episode: str) -> None:
-        """An answer needs no alert: the person who answered knows."""
+        # Without a text: the person who answered needs no message.
         await self._notifier.resolve(episode)
 
     def _track_turn(self, record: SessionRecord) -> None:
@@ -183,16 +183,13 @@ class AttentionMonitor:
                 self._finish_tasks[record.id] = self._spawn(self._alert_finished(record))
 
     async def _alert_finished(self, record: SessionRecord) -> None:
-        """A session that continues at once, with a queued prompt or after a background task, had not finished."""
-        await self._sleep(self._rules.needs_you_seconds)
+        # A session that continues at once, with a queued prompt or after a background task, had not finished.
+        await self._clock.sleep(self._rules.needs_you_seconds)
         self._finish_tasks.pop(record.id, None)
         if self._is_turn_done(record.id) and not self._is_suppressed(record, None):
             episode = f"{AlertKind.FINISHED}/{record.id}/{record.updated_at}"
             text, digest = finished_text(record), digest_entry_of(record, "finished")
             await self._notifier.raise_alert(episode, text, None, kind=AlertKind.FINISHED, digest=digest)
-
-    async def _sleep(self, seconds: float) -> None:
-        await self._clock.sleep(seconds)
 
     def _spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
@@ -203,13 +200,13 @@ class AttentionMonitor:
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (problem := task.exception()) is not None:
-            log.error("an alert was lost to a bug of ours", exc_info=problem)
+            log.error("an alert was lost because of a bug in Wakeful", exc_info=problem)
 
 
-def _digest(words: str) -> str:
-    return sha256(words.encode()).hexdigest()[:12]
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:12]
 
 
 def is_same_question(known: AttentionQuestion, question: AttentionQuestion) -> bool:
-    """A question may get better words or a better time later; another question differs in both."""
+    """A later reading may improve the wording or the time of a question; another question differs in both."""
     return known.since == question.since or known.words == question.words

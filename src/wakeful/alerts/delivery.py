@@ -24,7 +24,7 @@ from wakeful.core.waiting import wait_for_event_or_deadline
 
 
 class NotDelivered(WorldError):
-    """{channel} did not take the message: {reason}."""
+    """{channel} did not accept the message: {reason}."""
 
     code = "not-delivered"
 
@@ -44,27 +44,27 @@ class Messenger(Protocol):
     async def send(self, text: str, *, chat: str | None = None) -> None:
         """Send to this chat, or to the recipient of the channel.
 
-        Raises Refused if it surely did not arrive, NotDelivered if that is unknown. Always ends.
+        Raises Refused if it certainly did not arrive, NotDelivered if that is unknown. Has a deadline.
         """
 
     async def close(self) -> None:
-        """Let go of what it holds open."""
+        """Close its connections."""
 
 
-# Channels have shorter deadlines of their own; this one limits those without.
+# Channels have shorter deadlines of their own; this one limits channels without.
 SEND_SECONDS_MAX: Final = 30.0
 
 log = logging.getLogger("wakeful.alerts")
 
 
 class DeliveryQueue(Protocol):
-    """Where a delivery takes alerts from and reports to."""
+    """The source of the alerts of a delivery, and the receiver of its results."""
 
     @property
     def cooldown_seconds(self) -> float: ...
 
     def pending(self, channel: str) -> Sequence[PendingAlert]:
-        """Everything that this channel has to send, in any order."""
+        """All alerts that this channel has to send, in any order."""
 
     def muted_seconds(self, alert: PendingAlert) -> float:
         """How long it stays muted; ask again after that."""
@@ -73,7 +73,7 @@ class DeliveryQueue(Protocol):
         """The current text about them, as one message."""
 
     async def begin_delivery(self, episodes: Sequence[PendingAlert], channel: str) -> bool:
-        """The message is about to be sent. False: it must not be, because that could not be stored."""
+        """Record that the message is about to be sent. False: that could not be stored, and it must not be sent."""
 
     async def on_delivered(self, episodes: Sequence[PendingAlert], channel: str) -> None:
         """The message arrived, or may have."""
@@ -83,7 +83,7 @@ class DeliveryQueue(Protocol):
 
 
 class DeliveryOutcome(StrEnum):
-    """The result of a message: taken, refused and tried again, or lost without a trace."""
+    """The result of a message: delivered, refused and tried again, or unknown and not tried again."""
 
     DELIVERED = "delivered"
     REFUSED = "refused"
@@ -91,7 +91,7 @@ class DeliveryOutcome(StrEnum):
 
 
 class RetryState(Struct, frozen=True):
-    """How often an episode was refused, and when to try again."""
+    """How often an episode was refused, and when it is tried again."""
 
     count: int
     next_awake: float
@@ -101,7 +101,7 @@ _UNTRIED: Final = RetryState(0, -inf)
 
 
 class ChannelDelivery:
-    """One channel. `trouble` is its last failure, None while it works; `told` counts the results of messages."""
+    """Delivers through one channel. `problem` is its last failure, None while it works."""
 
     def __init__(self, messenger: Messenger, outbox: DeliveryQueue, clock: Clock) -> None:
         self.name = messenger.name
@@ -113,7 +113,7 @@ class ChannelDelivery:
         self._failures = 0
         self._paused_until = -inf
         self._budgets = new_budgets()
-        # By episode: one that is refused for its own content must not delay the others.
+        # By episode: an alert that is refused for its content must not delay the others.
         self._retries: dict[str, RetryState] = {}
         self._wakeup = asyncio.Event()
 
@@ -137,7 +137,7 @@ class ChannelDelivery:
         now = self._clock.now()
         pending = self._outbox.pending(self.name)
         keys = {each.alert.episode for each in pending}
-        self._retries = {key: tries for key, tries in self._retries.items() if key in keys}
+        self._retries = {key: state for key, state in self._retries.items() if key in keys}
         if not pending or now.awake < self._paused_until:
             return [], self._paused_until - now.awake if pending else inf
         waits = [(self._wait_seconds(each, now.awake, now.wall), each) for each in pending]
@@ -148,6 +148,7 @@ class ChannelDelivery:
 
     def _choose(self, ready: list[PendingAlert], awake: float) -> tuple[list[PendingAlert], float]:
         """One alert, or many of a kind if their budget allows no message for each; or how long to wait."""
+        # A message to a user's chat has no budget.
         for each in ready:
             if each.alert.chat is not None:
                 return [each], 0.0
@@ -182,7 +183,7 @@ class ChannelDelivery:
             await self._outbox.on_refused(episodes, self.name)
         except NotDelivered as problem:
             self.outcome_counts[DeliveryOutcome.UNCONFIRMED] += 1
-            # Not sent twice. The others wait as after a refusal, or one outage would lose them all.
+            # It is not sent again. The other alerts wait as after a refusal, or one outage would lose them all.
             self._on_failure(problem, "an alert may not have arrived")
             self._pause_channel(0.0)
             await self._on_sent(episodes)
@@ -214,7 +215,7 @@ class ChannelDelivery:
     def _postpone(self, episodes: Sequence[PendingAlert], asked_seconds: float) -> None:
         """Delay the episodes by their own failures, and the channel by its failures.
 
-        A delay that the other side asks for replaces Wakeful's own, longer or shorter.
+        A delay that the other side requests replaces Wakeful's own, longer or shorter.
         """
         now = self._clock.now().awake
         for alert in episodes:
@@ -228,10 +229,10 @@ class ChannelDelivery:
         seconds = asked_seconds or backoff_seconds(max(self._failures, 1))
         self._paused_until = self._clock.now().awake + seconds
 
-    def _on_failure(self, problem: NotDelivered, so: str) -> None:
+    def _on_failure(self, problem: NotDelivered, consequence: str) -> None:
         self._failures += 1
         if self.problem is None:
-            log.warning("%s: %s", so, problem)
+            log.warning("%s: %s", consequence, problem)
         self.problem = str(problem)
 
     def _on_success(self) -> None:
@@ -241,6 +242,6 @@ class ChannelDelivery:
 
 
 def retry_after_seconds(problem: Refused) -> float:
-    """The delay that the other side asked for, if any."""
+    """The delay that the other side requested; 0 if none."""
     seconds = problem.facts.get("retry_after_seconds", 0.0)
     return float(seconds) if isinstance(seconds, int | float) else 0.0

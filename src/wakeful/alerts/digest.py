@@ -15,7 +15,7 @@ from wakeful.core.clock import iso
 # The most messages of a kind in a row; then one more per interval.
 MESSAGES_MAX: Final = 20
 REFILL_SECONDS: Final = 180.0
-# A digest gathers this long; each further one in a flood twice as long, up to a limit.
+# The first digest of a flood gathers this long, each further one twice as long, up to a limit.
 DIGEST_SECONDS: Final = 10.0
 DIGEST_SECONDS_MAX: Final = 600.0
 # A question waits no longer than this for others.
@@ -43,7 +43,7 @@ class MessageBudget:
         self._digested_at = 0.0
 
     def wait_seconds(self, ready: int, awake: float) -> tuple[bool, float]:
-        """Whether the ready alerts become a digest, and how long to gather yet; zero for single messages."""
+        """Whether the ready alerts become a digest, and how long it still gathers; zero for single messages."""
         gained = (awake - self._refilled_at) / REFILL_SECONDS
         self._tokens, self._refilled_at = min(self._tokens + gained, float(MESSAGES_MAX)), awake
         if self._digests and awake - self._digested_at > FLOOD_OVER_SECONDS:
@@ -64,22 +64,24 @@ class MessageBudget:
 
 def new_budgets() -> dict[str, MessageBudget]:
     """One for each kind, in the order in which they are served."""
-    asked = AlertKind.NEEDS_YOU
-    return {asked: MessageBudget(QUESTION_DIGEST_SECONDS_MAX)} | {
-        kind: MessageBudget() for kind in (AlertKind.TROUBLE, OVER, AlertKind.FINISHED)
+    return {
+        AlertKind.NEEDS_YOU: MessageBudget(QUESTION_DIGEST_SECONDS_MAX),
+        AlertKind.TROUBLE: MessageBudget(),
+        OVER: MessageBudget(),
+        AlertKind.FINISHED: MessageBudget(),
     }
 
 
 def digest_text(episodes: Sequence[PendingAlert]) -> str:
-    """How many, of which projects and kinds, the first few by name, and where to see all of them."""
+    """The number of alerts, their projects and kinds, the first few names, and the command that lists all."""
     kind = kind_of(episodes[0])
     count = sum(each.alert.stands_for or 1 for each in episodes)
-    gists = [each.alert.gist for each in episodes if each.alert.gist is not None]
+    entries = [each.alert.gist for each in episodes if each.alert.gist is not None]
     named = [each for each in episodes if not each.alert.stands_for][:NAMED_MAX]
     return join_lines(
         _HEADS[kind].format(count=f"{count:,}"),
-        _count_line("Projects", (each.project for each in gists)),
-        _count_line("What", (each.what for each in gists)),
+        _count_line("Projects", (each.project for each in entries)),
+        _count_line("What", (each.what for each in entries)),
         f"First: {'; '.join(_short_name(each) for each in named)}",
         f"Since: {format_time(iso(min(each.owed_at for each in episodes)))}",
         f"→ {_COMMANDS[kind]}",
@@ -88,19 +90,20 @@ def digest_text(episodes: Sequence[PendingAlert]) -> str:
 
 def overflow_text(count: int) -> str:
     """The text about alerts that did not fit into the outbox."""
-    return join_lines(f"{count:,} more alerts, which are only counted here", "→ wakeful incidents")
+    return join_lines(f"{count:,} more alerts, counted here only", "→ wakeful incidents")
 
 
 def _short_name(alert: PendingAlert) -> str:
-    """A few words of one alert: its name, or the first line of its text."""
-    gist = alert.alert.gist
+    """The name of its digest entry, or the beginning of its text."""
+    if alert.alert.gist is not None:
+        return alert.alert.gist.name
     text = (alert.ending if alert.phase is AlertPhase.OVER else None) or alert.alert.text
-    return gist.name if gist is not None else text.partition("\n")[0][:60]
+    return text.partition("\n")[0][:60]
 
 
-def _count_line(title: str, words: Iterable[str]) -> str:
-    counts = Counter(word for word in words if word)
-    shown = ", ".join(f"{word[:40]} {count}" for word, count in counts.most_common(NAMED_MAX))
+def _count_line(title: str, values: Iterable[str]) -> str:
+    counts = Counter(value for value in values if value)
+    shown = ", ".join(f"{value[:40]} {count}" for value, count in counts.most_common(NAMED_MAX))
     more = len(counts) - NAMED_MAX
     return f"{title}: {shown}{f' and {more} more' if more > 0 else ''}" if counts else ""
 
@@ -109,7 +112,7 @@ _HEADS: Final = {
     AlertKind.NEEDS_YOU: "{count} questions need you",
     AlertKind.TROUBLE: "{count} problems at once",
     AlertKind.FINISHED: "{count} sessions finished",
-    OVER: "{count} problems are over",
+    OVER: "{count} problems resolved",
 }
 _COMMANDS: Final = {
     AlertKind.NEEDS_YOU: "wakeful ls",

@@ -1,8 +1,7 @@
 """Keeps Wakeful's log sources and services running: a part that raises is retried and stops no other.
 
 Retries back off. `status` and `doctor` show the parts that are down; people get one alert for each part and
-one when it works again. Each part handles the outside errors that it expects itself (a full disk, Redis
-away). This module does not know what a part does.
+one when it works again. Each part itself handles the outside errors that it expects, such as a full disk.
 """
 
 import asyncio
@@ -40,7 +39,7 @@ class FailedPart(Struct):
     @property
     def line(self) -> str:
         """One line for `status`."""
-        return f"down since {iso(self.since)}: {self.name} ({self.reason}); Wakeful tries again"
+        return f"down since {iso(self.since)}: {self.name} ({self.reason}); Wakeful retries"
 
 
 class FailedParts:
@@ -53,6 +52,9 @@ class FailedParts:
     @property
     def down(self) -> tuple[FailedPart, ...]:
         return tuple(self._down.values())
+
+    def is_down(self, name: str) -> bool:
+        return name in self._down
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -88,19 +90,19 @@ class FailedParts:
             task = asyncio.ensure_future(run())
             try:
                 return await self._await_steady(name, task)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the services beside it
+            except Exception as error:  # noqa: BLE001 - one service must not end the others
                 if world_errors and isinstance(error, WorldError):
                     log.warning("%s: %s", name, error)
-                    await self._sleep(WORLD_RETRY_SECONDS)
+                    await self._clock.sleep(WORLD_RETRY_SECONDS)
                 else:
-                    await self._sleep(self.on_failure(name, error))
+                    await self._clock.sleep(self.on_failure(name, error))
             finally:
                 task.cancel()
 
     async def _await_steady(self, name: str, task: "asyncio.Future[None]") -> None:
         """Wait for a service's end; once it ran for a while, it works."""
         if name in self._down:
-            steady = asyncio.ensure_future(self._sleep(STEADY_SECONDS))
+            steady = asyncio.ensure_future(self._clock.sleep(STEADY_SECONDS))
             try:
                 await asyncio.wait((task, steady), return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -108,9 +110,6 @@ class FailedParts:
             if not task.done():
                 self.on_success(name)
         await task
-
-    async def _sleep(self, seconds: float) -> None:
-        await self._clock.sleep(seconds)
 
 
 class FailureAlerts:
@@ -129,13 +128,13 @@ class FailureAlerts:
             await self._failures.changed.wait()
 
     async def notify(self) -> None:
-        """Raise an alert for each failed part, and resolve those of the others, also from before a restart."""
+        """Raise an alert for each failed part, and resolve the alerts about others, also those of an earlier daemon."""
         down = {f"{EPISODE_PREFIX}{each.name}": each for each in self._failures.down}
         for episode, failure in down.items():
             body = failed_part_alert(failure.name, failure.reason, self._host, failure.since)
             await self._notifier.raise_alert(episode, body, Topic((AlertCode.DOWN,)))
-        for owed in self._notifier.open_alerts(EPISODE_PREFIX):
-            episode = owed.alert.episode
+        for pending in self._notifier.open_alerts(EPISODE_PREFIX):
+            episode = pending.alert.episode
             if episode not in down:
                 name = episode.removeprefix(EPISODE_PREFIX)
-                await self._notifier.resolve(episode, resolved_text(f"{name} was down", iso(owed.owed_at)))
+                await self._notifier.resolve(episode, resolved_text(f"{name} was down", iso(pending.owed_at)))

@@ -1,8 +1,8 @@
 """Alerts: kinds and texts, about sessions, incidents, queues, the disk and Wakeful itself. Pure.
 
 Texts are plain and redacted line by line, so nothing that an agent wrote can look like a line of Wakeful.
-Every alert about a problem has the same lines in the same order: what, where, since when, what Wakeful did,
-what happens otherwise, one command. `alerts/pending.py` decides whether an alert is still to be sent.
+Every alert about a problem has the same lines in the same order: what, where, since when, the action,
+what happens until you act, one command. `alerts/pending.py` decides whether an alert is still to be sent.
 """
 
 import re
@@ -19,6 +19,7 @@ from wakeful.core.labels import strip_mentions
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 from wakeful.incidents.model import (
+    NO_ACTION,
     Cause,
     Incident,
     Member,
@@ -50,7 +51,7 @@ class AlertKind(StrEnum):
 
 
 class AlertCode(StrEnum):
-    """Subjects of alerts that are neither a finding, nor a cause, nor a queue problem: the code to mute it by."""
+    """Codes to mute alerts that are about no finding, no cause of an incident and no problem of a queue."""
 
     JOURNAL = "journal"
     CHECKPOINT = "checkpoint"
@@ -70,7 +71,7 @@ class Topic(Struct, frozen=True):
 
 
 class DigestEntry(Struct, frozen=True):
-    """An alert in three words, for a digest: name, project, finding or cause."""
+    """An alert in a digest: name, project, finding or cause."""
 
     name: str
     project: str
@@ -110,7 +111,7 @@ class AlertRules(Struct, frozen=True):
 
 
 class AttentionQuestion(Struct, frozen=True):
-    """What a session needs a person for, since when, and in words; `code` if a finding asks."""
+    """The reason why a session needs a person, and its time. `code` is set if the reason is a finding."""
 
     since: str
     words: str
@@ -120,12 +121,12 @@ class AttentionQuestion(Struct, frozen=True):
 
 
 def question_of(record: SessionRecord) -> AttentionQuestion | None:
-    """What a person has to answer or fix, if anything: an open question first, then a finding such as a lost login."""
+    """The open question that a person must answer, else a finding that a person must fix, such as a lost login."""
     for wait in record.expected_waits:
         if wait.kind is WaitKind.PERSON:
-            words = _question_text(wait.untrusted) or "a question is open"
-            told = f"{PROBABLY_ASKS}: {words}" if wait.probable else words
-            return AttentionQuestion(wait.since, told, probable=wait.probable)
+            text = _question_text(wait.untrusted) or "it asks a question"
+            text = f"{PROBABLY_ASKS}: {text}" if wait.probable else text
+            return AttentionQuestion(wait.since, text, probable=wait.probable)
     for finding in record.findings:
         if MEANINGS[finding.code, record.state].notice is Notice.NEEDS_YOU:
             return AttentionQuestion(finding.since, _finding_text(finding), finding.code)
@@ -133,14 +134,14 @@ def question_of(record: SessionRecord) -> AttentionQuestion | None:
 
 
 def needs_you_text(record: SessionRecord, question: AttentionQuestion) -> str:
-    """Project, question and how to get there; if there is no place to go, how to answer from here."""
-    asked = question.code is None and not question.probable
-    answers = asked and record.managed and not _has_action(record, "attach")
+    """The session, the question and the command to attach; without a pane to attach to, the command to answer."""
+    is_answerable = question.code is None and not question.probable
+    by_command = is_answerable and record.managed and not _has_action(record, "attach")
     return join_lines(
         f"{display_name(record)} needs you",
         _mark_foreign_line(_line(question.words, QUESTION_CHARS_MAX)),
-        "Say yes like this, no with `deny`:" if answers else "",
-        f"→ wakeful session answer {record.id} allow" if answers else _attach_line(record),
+        "Allow it with this command; `deny` refuses it:" if by_command else "",
+        f"→ wakeful answer {record.id} allow" if by_command else _attach_line(record),
     )
 
 
@@ -158,9 +159,9 @@ def problem_text(
     paused_by: str | None = None,
     command: str | None = None,
 ) -> str:
-    """What, where, since when, what Wakeful did and its outcome, what happens if no person acts, one command.
+    """What, where, since when, the action and its outcome, what happens if no person acts, one command.
 
-    `finding` is the session's first one unless another is given. `did` and `otherwise` are the healer's words;
+    `finding` is the session's first one unless another is given. `did` and `otherwise` come from the healer;
     without them the text says why nothing was done.
     """
     what = finding or next(iter(record.findings), None)
@@ -174,16 +175,16 @@ def problem_text(
     )
 
 
-def incident_text(told: Incident) -> str:
+def incident_text(incident: Incident) -> str:
     """One text for many sessions with one cause: which are still in it, what was done, how the others ended."""
-    inside = [each for each in told.members if each.is_in]
+    inside = [each for each in incident.members if each.is_in]
     return format_problem(
-        what=f"{headline(told)}: {counts_text(told)}",
-        where=format_names(inside or told.members) or told.scope,
-        since=iso(told.opened_at),
-        did=actions_text(told) or "nothing yet",
-        otherwise=_outlook(told, inside),
-        command=_incident_command(told, inside),
+        what=f"{headline(incident)}: {counts_text(incident)}",
+        where=format_names(inside or incident.members) or incident.scope,
+        since=iso(incident.opened_at),
+        did=actions_text(incident) or "no action: not yet",
+        otherwise=_outlook(incident, inside),
+        command=_incident_command(incident, inside),
     )
 
 
@@ -193,20 +194,20 @@ def format_problem(*, what: str, where: str, since: str, did: str, otherwise: st
         what,
         f"Where: {where}",
         f"Since: {format_time(since)}",
-        f"Wakeful did: {did}",
-        f"If you do nothing: {otherwise}",
+        _action_line(did),
+        f"Until you act: {otherwise}",
         f"→ {command}" if command else "",
     )
 
 
 def checkpoint_text(project: str, *, where: str, since: str, doubt: str, number: int) -> str:
-    """A program was interrupted inside a step, and a person has to decide."""
+    """The text about a program that was interrupted inside a step, which a person has to decide about."""
     return format_problem(
-        what=f"{project} needs you: it was cut off, and what may have happened is not repeated",
+        what=f"{project} needs your decision: the program was interrupted in a step that may have taken effect",
         where=where,
         since=since,
-        did=f"held it, for this may have happened: {doubt}",
-        otherwise="it waits until somebody decides",
+        did=f"{NO_ACTION}this may have taken effect: {doubt}",
+        otherwise="the program waits for your decision",
         command=f"wakeful checkpoint show {number}",
     )
 
@@ -218,10 +219,15 @@ def resolved_text(what: str, since: str, *, did: str = "", because: str = "", we
     """
     return join_lines(
         f"{'Resolved' if well else 'Closed'}: {what}",
-        f"It began at {format_time(since)}",
-        f"Wakeful did: {did}" if did else "",
-        f"Over: {because}" if because else "",
+        f"Began: {format_time(since)}",
+        _action_line(did) if did else "",
+        f"Reason: {because}" if because else "",
     )
+
+
+def _action_line(did: str) -> str:
+    """`No action: why`, or the action."""
+    return f"N{did[1:]}" if did.startswith(NO_ACTION) else f"Action: {did}"
 
 
 def format_time(stamp: str) -> str:
@@ -229,20 +235,19 @@ def format_time(stamp: str) -> str:
 
 
 def late_text(text: str, owed_at: float) -> str:
-    """The text of an alert that comes late, so that it is not taken for news."""
-    return f"(from {format_time(iso(owed_at))}, not told before)\n{text}"
+    """The text of a late alert, which begins with its time."""
+    return f"(delayed alert from {format_time(iso(owed_at))})\n{text}"
 
 
 def digest_entry_of(record: SessionRecord, what: str) -> DigestEntry:
-    """What a digest says of an alert about this session."""
     return DigestEntry(display_name(record), record.project, what)
 
 
 def join_lines(*lines: str) -> str:
     """A message of these lines, each made plain, redacted and cut; empty ones are left out."""
-    told = [shown for line in lines if (shown := _line(line))]
-    assert len(told) <= LINES_MAX, "an alert is read at a glance"
-    return "\n".join(told)
+    shown = [text for line in lines if (text := _line(line))]
+    assert len(shown) <= LINES_MAX, "an alert is read at a glance"
+    return "\n".join(shown)
 
 
 def _line(text: str, chars_max: int = LINE_CHARS_MAX) -> str:
@@ -251,7 +256,8 @@ def _line(text: str, chars_max: int = LINE_CHARS_MAX) -> str:
 
 # The beginnings of Wakeful's own lines.
 _OWN_LINE: Final = re.compile(
-    r"(Wakeful|Where|Since|If you do nothing|Resolved|Closed|Over|It began|PAUSED|Say yes|→|\(from)\b|→",
+    r"(Wakeful|Where|Since|Action|No action|Until you act|Resolved|Closed|Reason|Began|PAUSED|Allow it|→"
+    r"|\(delayed alert)\b|→",
     re.IGNORECASE,
 )
 
@@ -275,38 +281,38 @@ def _where(record: SessionRecord) -> str:
 
 
 def _finding_text(finding: FindingRecord) -> str:
-    """The summary, and the words of the agent or its provider in backquotes."""
-    said = next(filter(None, finding.untrusted), "")
-    about = f": `{plain(readable_text(said), QUESTION_CHARS_MAX).replace('`', chr(39))}`" if said else ""
-    return f"{finding.summary}{about} ({finding.code})"
+    """The summary, and a quotation of the agent or its provider in backquotes."""
+    text = next(filter(None, finding.untrusted), "")
+    quotation = f": `{plain(readable_text(text), QUESTION_CHARS_MAX).replace('`', chr(39))}`" if text else ""
+    return f"{finding.summary}{quotation} ({finding.code})"
 
 
-# A client names what it asks about, and the call with its input: `permission prompt: Bash {"command": "make"}`.
+# A client's question may name a call with its input: `permission prompt: Bash {"command": "make"}`.
 _CALL: Final = re.compile(r"(?:(?P<what>.*?): )?(?P<tool>[^\s{}:]+) (?P<input>\{.*)", re.DOTALL)
 
 
-def _question_text(said: str) -> str:
-    """A question in the client's words, with the tool and what it is about where a call is named."""
-    found = _CALL.fullmatch(said)
-    about = call_subject(found["input"]) if found is not None else ""
-    if found is None or not about:
-        return readable_text(said)
-    call = f"{found['tool']} `{about.replace('`', chr(39))}`"
-    return call if found["what"] in {None, "", about} else f"{found['what']}: {call}"
+def _question_text(text: str) -> str:
+    """A client's question; if it names a call, with the tool and the subject of the call."""
+    found = _CALL.fullmatch(text)
+    subject = call_subject(found["input"]) if found is not None else ""
+    if found is None or not subject:
+        return readable_text(text)
+    call = f"{found['tool']} `{subject.replace('`', chr(39))}`"
+    return call if found["what"] in {None, "", subject} else f"{found['what']}: {call}"
 
 
 def with_pause_line(text: str, paused_by: str) -> str:
-    return f"{_line(f'PAUSED by {paused_by}: Wakeful acts on nothing until `wakeful resume`')}\n{text}"
+    return f"{_line(f'PAUSED by {paused_by}: Wakeful takes no action until `wakeful unpause`')}\n{text}"
 
 
 def _no_action_reason(record: SessionRecord, mode: str, paused_by: str | None) -> str:
     if paused_by is not None:
-        return "nothing, it is paused"
+        return "no action: Wakeful is paused"
     if mode == "observe":
-        return "nothing, its mode is observe"
+        return "no action: the mode is observe"
     if record.agent is not None:
-        return f"nothing, agent {record.agent} hosts it"
-    return "nothing yet" if record.managed or mode == "all" else "nothing, it only watches this session"
+        return f"no action: agent {record.agent} hosts it"
+    return "no action: not yet" if record.managed or mode == "all" else "no action: not managed by Wakeful"
 
 
 def _has_action(record: SessionRecord, name: str) -> bool:
@@ -314,68 +320,68 @@ def _has_action(record: SessionRecord, name: str) -> bool:
 
 
 def _session_command(record: SessionRecord) -> str:
-    """A session that is only watched is adopted first, if possible; an agent's session is handled at its agent."""
+    """The command for one session: attach to its agent, adopt it if it can be adopted, else show why."""
     if record.agent is not None:
         return f"wakeful attach {record.agent}"
     adopts = not record.managed and _has_action(record, "adopt")
-    return f"wakeful session {'adopt' if adopts else 'why'} {record.id}"
+    return f"wakeful {'adopt' if adopts else 'why'} {record.id}"
 
 
 def _attach_line(record: SessionRecord) -> str:
-    """To its agent or its pane; a session without a pane can only be read."""
+    """The command that attaches to its agent or its pane; a session without a pane can only be shown."""
     if _has_action(record, "attach"):
         return f"→ wakeful attach {record.agent or record.id}"
-    return f"→ wakeful session why {record.id}"
+    return f"→ wakeful why {record.id}"
 
 
-def _outlook(told: Incident, inside: Sequence[Member]) -> str:
-    """What happens to the sessions that are still in it."""
+def _outlook(incident: Incident, inside: Sequence[Member]) -> str:
+    """The future of the sessions that are still in it if no person acts."""
     fates = {each.fate for each in inside}
     if not inside:
-        return "nothing is left to do"
+        return "nothing to do"
     if MemberStatus.HELD in fates:
-        return "what is held waits until somebody decides; the rest goes on"
+        return "sessions that need your decision wait; the others continue"
     if MemberStatus.UNSEEN in fates:
-        return "Wakeful looks again by itself"
-    if told.cause is Cause.USAGE_LIMIT and told.until is not None:
-        return "after its end what Wakeful manages is continued, once; the rest waits for its person"
+        return "Wakeful checks again by itself"
+    if incident.cause is Cause.USAGE_LIMIT and incident.until is not None:
+        return "after the limit ends, Wakeful continues managed sessions once; the others wait for you"
     if fates <= {MemberStatus.LEFT_ALONE}:
-        verb, rest = _LEFT_ALONE_TEXTS.get(told.cause, ("stay", "in trouble"))
+        verb, rest = _LEFT_ALONE_TEXTS.get(incident.cause, ("need", "your attention"))
         return f"they {verb} {rest}" if len(inside) > 1 else f"it {verb}s {rest}"
     if MemberStatus.GIVEN_UP in fates:
-        return "what was given up stays as it is"
-    return "Wakeful goes on; what fails again is given up"
+        return "sessions that Wakeful gave up stay as they are"
+    return "Wakeful continues; it gives up sessions that fail again"
 
 
 _LEFT_ALONE_TEXTS: Final[Mapping[Cause, tuple[str, str]]] = {
-    Cause.AUTH: ("wait", "until somebody logs in"),
-    Cause.USAGE_LIMIT: ("wait", "for its end; nobody said when that is"),
+    Cause.AUTH: ("wait", "until you log in"),
+    Cause.USAGE_LIMIT: ("wait", "until the limit ends; the time is unknown"),
     Cause.TMUX_SERVER: ("stay", "closed"),
     Cause.REBOOT: ("stay", "closed"),
 }
 _LOST_CAUSES: Final = frozenset({Cause.TMUX_SERVER, Cause.REBOOT})
 
 
-def _incident_command(told: Incident, inside: Sequence[Member]) -> str:
+def _incident_command(incident: Incident, inside: Sequence[Member]) -> str:
     """The one command that helps the sessions that are still in it."""
     fates = {each.fate for each in inside}
     if MemberStatus.HELD in fates:
         return "wakeful checkpoint list"
-    if inside and told.cause is Cause.AUTH and told.scope in LOGINS:
-        return join(LOGINS[told.scope])
+    if inside and incident.cause is Cause.AUTH and incident.scope in LOGINS:
+        return join(LOGINS[incident.scope])
     if MemberStatus.UNSEEN in fates:
         return "wakeful services"
     left = [each for each in inside if each.fate in {MemberStatus.LEFT_ALONE, MemberStatus.GIVEN_UP}]
-    if told.cause in _LOST_CAUSES and left:
+    if incident.cause in _LOST_CAUSES and left:
         return _restore_command(left)
     return "wakeful incidents" if inside else "wakeful incidents --all"
 
 
 def _restore_command(left: Sequence[Member]) -> str:
-    """Sessions are restored together; an agent without one is started where a person attaches to it."""
+    """One command restores all sessions; attaching to an agent without a session starts one."""
     agents = [name for each in left if (name := agent_of_member(each.id)) is not None]
     if len(agents) < len(left):
-        return "wakeful restore"
+        return "wakeful resume --all"
     return f"wakeful attach {agents[0]}" if len(agents) == 1 else "wakeful services"
 
 
@@ -390,8 +396,8 @@ class AlertBody(Struct, frozen=True, kw_only=True):
     command: str = ""
 
     def __post_init__(self) -> None:
-        said = (self.what, self.where, self.did, self.otherwise)
-        assert all(each.strip() for each in said), "an alert about a problem has all its lines"
+        lines = (self.what, self.where, self.did, self.otherwise)
+        assert all(each.strip() for each in lines), "an alert about a problem has all its lines"
 
 
 def format_alert(body: AlertBody) -> str:
@@ -406,35 +412,35 @@ def format_alert(body: AlertBody) -> str:
     )
 
 
-def issue_tracker_alert(words: str, host: str, since: float, *, did: str) -> AlertBody:
+def issue_tracker_alert(problem: str, host: str, since: float, *, did: str) -> AlertBody:
     return AlertBody(
-        what=f"No issue could be filed: {words}",
+        what=f"Issue not filed: {problem}",
         where=f"`gh` on {host}",
         since=since,
         did=did,
-        otherwise="no issue tells of it; everything else goes on",
+        otherwise="problems are not filed as issues; everything else continues",
         command="gh auth status",
     )
 
 
 def refused_decision_alert(asker: str, order: str, reason: str, command: str, since: float) -> AlertBody:
-    """`command` is the command line of the asking process."""
+    """`command` is the command line of the process that asked."""
     return AlertBody(
-        what=f"A decision was refused: {asker} asked for it",
-        where=f"`{command}`" if command else "a process that had ended, or cannot be seen",
+        what=f"Decision refused: {asker} asked for it",
+        where=f"`{command}`" if command else "a process that has ended or is not visible",
         since=since,
-        did=f"refused {order} ({reason}); tells this once a day for each asker",
-        otherwise="nothing of it is done; decide it yourself if you want it",
+        did=f"refused {order} ({reason}); this alert comes once a day per requester",
+        otherwise="nothing happens; if you want it, decide it yourself",
         command="wakeful status",
     )
 
 
 def failed_part_alert(name: str, reason: str, host: str, since: float) -> AlertBody:
     return AlertBody(
-        what=f"A part of Wakeful is down: {name}",
+        what=f"Part of Wakeful is down: {name}",
         where=f"wakeful on {host} ({reason})",
         since=since,
-        did="tries it again after 1 to 60 s; everything else goes on",
-        otherwise="what it shows or does may be missing",
+        did="retries after 1 to 60 s; everything else continues",
+        otherwise="its data or actions may be missing",
         command="wakeful doctor",
     )

@@ -1,9 +1,10 @@
-"""Mutes and the pause, kept in the store and answered from memory.
+"""Mutes and the pause: stored, and answered from memory.
 
-Several daemons may share one store, so it is read again twice a second: all actions stop within a second of a
-pause. This module sends no alerts and takes no actions; the code that does asks it first.
+If several daemons share a store, it is read again twice a second: all actions stop within a second of a pause.
+This module sends no alerts and takes no actions; the code that does asks it first.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypeVar
 
@@ -17,7 +18,7 @@ from wakeful.alerts.mute_pause_model import (
     MuteKind,
     Pause,
     PauseRecord,
-    is_muted,
+    active_mutes,
     mute_text,
     parse_target,
     pause_record,
@@ -27,6 +28,7 @@ from wakeful.alerts.mute_pause_model import (
 from wakeful.core.clock import Clock
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OperatorError, WorldError
+from wakeful.core.waiting import wait_for_event_or_deadline
 from wakeful.judging.session_record import SessionRecord, safe
 from wakeful.storage.base import Note, Store
 
@@ -35,28 +37,30 @@ PAUSE_KIND: Final = "pause"
 _EVERYTHING: Final = "everything"
 # All actions stop within a second, also if another daemon of the store got the command.
 FOLLOW_SECONDS: Final = 0.5
+# The clock of the host may be set while a pause waits for its end.
+WALL_CHECK_SECONDS: Final = 60.0
 # A person who muted a thousand things wants a pause, a project or a setting.
 MUTES_MAX: Final = 1000
-# An ended mute stays for a day, so that one that is just being renewed is not dropped.
+# An ended mute stays for a day, so that a mute under renewal is not dropped.
 ENDED_SECONDS_MAX: Final = 86_400.0
 LINES_MAX: Final = 5
-# The store holds something that this version cannot read: treat it as a pause.
+# A stored pause that this version cannot read counts as a pause.
 _UNREADABLE: Final = Pause("somebody", 0.0, "written by another version of Wakeful")
 
 S = TypeVar("S", bound=Struct)
 PauseQuery = Callable[[], PauseRecord | None]
-"""Who paused, for lists."""
+"""The current pause, for lists."""
 
 
 class PauseNotSaved(WorldError):
-    """Paused here and now, but not beyond a restart and for no other daemon: {reason}"""
+    """Paused, but not stored: a restart or another daemon does not know this pause: {reason}"""
 
     code = "pause-not-kept"
     retryable = True
 
 
 class TooManyMutes(OperatorError):
-    """There are {count} mutes already. Mute a project or a code instead, or `wakeful pause`."""
+    """There are {count} mutes already. Mute a project or a code instead, or run `wakeful pause`."""
 
     code = "too-many-mutes"
     http_status = 409
@@ -69,12 +73,13 @@ class MutePause:
         self._store = store
         self._clock = clock
         self._stored_pause: Pause | None = None
-        # A pause that holds here although a slow, full or missing store has not taken it.
+        # A pause that applies here although a slow, full or missing store did not accept it.
         self._local_pause: Pause | None = None
         self._mutes: dict[str, Mute] = {}
         self._listeners: list[Callable[[], None]] = []
-        # The number of writes; a read that a write overtook is discarded.
+        # The number of writes: a read is discarded if a write happened meanwhile.
         self._write_count = 0
+        self._pause_changed = asyncio.Event()
 
     def subscribe(self, listener: Callable[[], None]) -> None:
         """Call it whenever a pause begins or ends, also by another daemon on this store."""
@@ -82,7 +87,12 @@ class MutePause:
 
     @property
     def current_pause(self) -> Pause | None:
-        """The last known pause."""
+        """The last known pause, until its time is over."""
+        pause = self._known_pause
+        return None if pause is None or pause.has_ended(self._clock.now().wall) else pause
+
+    @property
+    def _known_pause(self) -> Pause | None:
         return self._stored_pause or self._local_pause
 
     @property
@@ -92,17 +102,13 @@ class MutePause:
     def pause_reason(self) -> str | None:
         """Why Wakeful may not act by itself now, for the action gate."""
         pause = self.current_pause
-        return f"{pause_text(pause)}; `wakeful resume` ends it" if pause is not None else None
+        return f"{pause_text(pause)}; `wakeful unpause` ends it" if pause is not None else None
 
     async def reload(self) -> Pause | None:
-        """Read mutes and pause from the store again, which other daemons may have changed.
-
-        The daemon awaits it once at its start; with a shared store, `follow` repeats it. The gateway awaits it
-        before it alerts its admins.
-        """
-        writings = self._write_count
+        """Read mutes and pause from the store again, which other daemons may have changed."""
+        write_count = self._write_count
         pauses, mutes = await self._store.notes(PAUSE_KIND), await self._store.notes(MUTE_KIND)
-        if writings == self._write_count:
+        if write_count == self._write_count:
             self._set_pause(pause_from_notes(pauses), self._local_pause)
             self._mutes = {note.key: mute for note in mutes if (mute := _decode_note(note, Mute)) is not None}
         return self.current_pause
@@ -113,14 +119,32 @@ class MutePause:
             await self.reload()
             await self._clock.sleep(FOLLOW_SECONDS)
 
-    async def pause(self, by: str, reason: str = "") -> bool:
-        """Stop all automatic actions; False if already paused, and then that pause stays.
+    async def end_on_time(self) -> None:
+        """End each pause when its time is over, until cancelled."""
+        while True:
+            self._pause_changed.clear()
+            pause, now = self._known_pause, self._clock.now()
+            if pause is None or pause.until is None:
+                await self._pause_changed.wait()
+            elif pause.has_ended(now.wall):
+                await self.resume()
+            else:
+                due_awake = now.awake + min(pause.until - now.wall, WALL_CHECK_SECONDS)
+                await wait_for_event_or_deadline(self._clock, self._pause_changed, due_awake)
 
-        Raises PauseNotSaved if it could not be stored; it holds in this process nevertheless.
+    async def pause(self, by: str, reason: str = "", seconds: float | None = None) -> bool:
+        """Stop all automatic actions, for a time if `seconds` says so; False if already paused, and then that pause stays.
+
+        Raises PauseNotSaved if it could not be stored; it applies in this process nevertheless.
         """
-        pause = Pause(_person_name(by), self._clock.now().wall, safe(reason))
-        held = self.current_pause or pause
-        self._set_pause(self._stored_pause, held)
+        now = self._clock.now().wall
+        until = now + seconds if seconds is not None else None
+        if self.current_pause is None and self._known_pause is not None:
+            # Its time is over, and the store does not know that yet.
+            await self.resume()
+        pause = Pause(_person_name(by), now, safe(reason), until)
+        current = self.current_pause or pause
+        self._set_pause(self._stored_pause, current)
         try:
             is_new = await self._store.save_new_note(
                 Note(PAUSE_KIND, _EVERYTHING, msgspec.json.encode(pause))
@@ -128,9 +152,9 @@ class MutePause:
         except WorldError as error:
             raise PauseNotSaved(reason=error) from error
         self._write_count += 1
-        self._set_pause(held, None)
+        self._set_pause(current, None)
         if not is_new:
-            # The store knows who was first, and whether the pause still holds.
+            # The store has the first pause, which may have ended meanwhile.
             await self.reload()
         return is_new
 
@@ -163,36 +187,39 @@ class MutePause:
 
     def mutes(self, now: float) -> tuple[Mute, ...]:
         """The mutes in force at this wall time, the first to end first."""
-        return tuple(sorted((each for each in self._mutes.values() if each.is_active(now)), key=_by_end))
+        return active_mutes(self._mutes.values(), now)
 
-    def is_muted(
-        self, record: SessionRecord | None, codes: Collection[str], now: float, *, project: str | None = None
-    ) -> bool:
-        """Whether alerts about this are muted at this wall time; `project` is for alerts without a session.
+    def is_muted(self, record: SessionRecord, codes: Collection[str], now: float) -> bool:
+        """Whether alerts about this session are muted at this wall time.
 
         `codes` are all codes of the alert: the finding, and the cause behind it.
         """
-        return any(
-            is_muted(each, record, project, codes) for each in self._mutes.values() if each.is_active(now)
-        )
+        return self._is_muted(record.id, record.project, codes, now)
 
     def is_topic_muted(self, topic: Topic) -> bool:
-        """Whether alerts about something that is no session are muted now."""
-        now, project = self._clock.now().wall, project_name(topic.project) if topic.project else None
-        mutes = [each for each in self._mutes.values() if each.is_active(now)]
-        return any(each.covers(topic.session_id, project, topic.codes) for each in mutes)
+        """Whether alerts with this topic are muted now."""
+        project = project_name(topic.project) if topic.project else None
+        return self._is_muted(topic.session_id, project, topic.codes, self._clock.now().wall)
+
+    def _is_muted(
+        self, session_id: str | None, project: str | None, codes: Collection[str], now: float
+    ) -> bool:
+        mutes = self._mutes.values()
+        return any(each.is_active(now) and each.covers(session_id, project, codes) for each in mutes)
 
     def mute_lines(self, now: float) -> list[str]:
-        """What is muted, for `status`; a few of many."""
+        """The first few mutes, for `status`."""
         mutes = self.mutes(now)
         more = len(mutes) - LINES_MAX
         lines = [mute_text(each) for each in mutes[:LINES_MAX]]
         return [*lines, f"{more} more mutes: `wakeful mute` lists them"] if more > 0 else lines
 
     def _set_pause(self, stored: Pause | None, unstored: Pause | None) -> None:
-        was_paused = self.current_pause is not None
+        was_paused, before = self._known_pause is not None, self._known_pause
         self._stored_pause, self._local_pause = stored, unstored
-        if was_paused != (self.current_pause is not None):
+        if before != self._known_pause:
+            self._pause_changed.set()
+        if was_paused != (self._known_pause is not None):
             for listener in self._listeners:
                 listener()
 
@@ -211,10 +238,6 @@ def pause_from_notes(notes: Sequence[Note]) -> Pause | None:
 
 def _key(kind: MuteKind, value: str) -> str:
     return f"{kind}:{value}"
-
-
-def _by_end(mute: Mute) -> tuple[float, str]:
-    return mute.until, mute.value
 
 
 def _person_name(by: str) -> str:

@@ -18,31 +18,30 @@ from wakeful.core.text import plain
 from wakeful.incidents.critical_event import CriticalEventKind
 from wakeful.incidents.model import Cause
 from wakeful.judging.findings import FindingCode
-from wakeful.judging.session_record import SessionRecord
 
-# Longer than any absence; permanent silence is a setting, not a mute.
+# Longer than any absence. To switch alerts off for good is a setting, not a mute.
 MUTE_SECONDS_MAX: Final = 30 * 86_400.0
 CLOCK_SLACK_SECONDS: Final = 86_400.0
-# Everything that alerts are about: findings, causes of incidents, problems of a project, and the rest.
+# The codes of all alerts: findings, causes of incidents, problems of a queue, and the rest.
 CODES: Final = frozenset(
     {*FindingCode, *Cause, *AlertCode, CriticalEventKind.QUEUE_STALLED, CriticalEventKind.MESSAGE_UNROUTED}
 )
 
 
 class NoSuchCode(OperatorError):
-    """{shown!r} is nothing Wakeful tells about. It knows: {known}."""
+    """Unknown code {shown!r}. Known codes: {known}."""
 
     code = "no-such-code"
 
 
 class NoMuteTarget(OperatorError):
-    """A mute needs a {kind} to silence."""
+    """Nothing to mute: name a {kind}."""
 
     code = "no-mute-target"
 
 
 class MuteKind(StrEnum):
-    """What is silenced: one session, everything of a project, or one kind of trouble wherever it is."""
+    """The muted subject: one session, everything of a project, or one code in all sessions and projects."""
 
     SESSION = "session"
     PROJECT = "project"
@@ -50,7 +49,7 @@ class MuteKind(StrEnum):
 
 
 class Mute(Struct, frozen=True):
-    """No alerts about something until a time, and who set it. `until` is wall time: it passes while the host sleeps."""
+    """No alerts about a subject until a time. `until` is wall time, which includes suspend; `by` is its author."""
 
     kind: MuteKind
     value: str
@@ -59,11 +58,11 @@ class Mute(Struct, frozen=True):
     reason: str = ""
 
     def is_active(self, now: float) -> bool:
-        """Whether it is in force; one with an impossible length was made before the clock was set back."""
+        """Whether it applies now. A mute that ends impossibly late was made before the clock was set back."""
         return self.until - MUTE_SECONDS_MAX - CLOCK_SLACK_SECONDS <= now < self.until
 
     def covers(self, session_id: str | None, project: str | None, codes: Collection[str]) -> bool:
-        """Whether it mutes a message about these; None is not a subject of the message.
+        """Whether it mutes a message about these; None if the message is about no session or no project.
 
         `codes` are all codes of the message: the finding, and the cause behind it.
         """
@@ -77,15 +76,20 @@ class Mute(Struct, frozen=True):
 
 
 class Pause(Struct, frozen=True):
-    """Wakeful takes no action by itself; who paused it, since when, and why."""
+    """A pause of all automatic actions: its author, its time and its reason. `until`: when it ends by itself."""
 
     by: str
     since: float
     reason: str = ""
+    until: float | None = None
+
+    def has_ended(self, now: float) -> bool:
+        """Whether its time is over at this wall time."""
+        return self.until is not None and now >= self.until
 
 
 class MuteRecord(Struct, frozen=True):
-    """A mute as doors show it."""
+    """A mute, as every interface shows it."""
 
     kind: MuteKind
     value: str
@@ -95,15 +99,16 @@ class MuteRecord(Struct, frozen=True):
 
 
 class PauseRecord(Struct, frozen=True):
-    """A pause as doors show it."""
+    """A pause, as every interface shows it."""
 
     by: str
     since: str
     reason: str
+    until: str | None = None
 
 
 class MuteList(Struct, frozen=True):
-    """Those in force, the first to end first; `paused` names the person who paused Wakeful, if it is paused."""
+    """The active mutes, the first to end first; `paused` is the pause of all automatic actions, if there is one."""
 
     mutes: tuple[MuteRecord, ...]
     paused: PauseRecord | None
@@ -113,13 +118,21 @@ def mute_record(mute: Mute) -> MuteRecord:
     return MuteRecord(mute.kind, mute.value, iso(mute.until), mute.by, mute.reason)
 
 
+def active_mutes(mutes: Iterable[Mute], now: float) -> tuple[Mute, ...]:
+    """Those that apply at this wall time, the first to end first."""
+    active = [each for each in mutes if each.is_active(now)]
+    return tuple(sorted(active, key=lambda each: (each.until, each.value)))
+
+
 def mute_list(mutes: Iterable[Mute], paused: PauseRecord | None, now: float) -> MuteList:
-    held = sorted((each for each in mutes if each.is_active(now)), key=lambda each: (each.until, each.value))
-    return MuteList(tuple(map(mute_record, held)), paused)
+    return MuteList(tuple(map(mute_record, active_mutes(mutes, now))), paused)
 
 
 def pause_record(pause: Pause | None) -> PauseRecord | None:
-    return PauseRecord(pause.by, iso(pause.since), pause.reason) if pause is not None else None
+    if pause is None:
+        return None
+    until = iso(pause.until) if pause.until is not None else None
+    return PauseRecord(pause.by, iso(pause.since), pause.reason, until)
 
 
 def parse_target(kind: MuteKind, value: str) -> str:
@@ -133,21 +146,16 @@ def parse_target(kind: MuteKind, value: str) -> str:
 
 
 def project_name(text: str) -> str:
-    """A project's name as records show it and people know it."""
+    """A project's name, as records show it."""
     return label(text)
-
-
-def is_muted(mute: Mute, record: SessionRecord | None, project: str | None, codes: Collection[str]) -> bool:
-    """Whether a mute covers a message about a session, or about a project when there is none."""
-    if record is not None:
-        return mute.covers(record.id, record.project, codes)
-    return mute.covers(None, project_name(project) if project is not None else None, codes)
 
 
 def pause_text(pause: Pause | PauseRecord) -> str:
     """The text of a pause in every interface and alert."""
-    since = iso(pause.since) if isinstance(pause, Pause) else pause.since
-    return f"PAUSED by {pause.by} since {since}{f': {pause.reason}' if pause.reason else ''}"
+    record = pause_record(pause) if isinstance(pause, Pause) else pause
+    assert record is not None, "a pause has a record"
+    until = f" until {record.until}" if record.until is not None else ""
+    return f"PAUSED by {record.by} since {record.since}{until}{f': {record.reason}' if record.reason else ''}"
 
 
 def mute_text(mute: Mute | MuteRecord) -> str:
@@ -159,4 +167,5 @@ def pause_lines(pause: PauseRecord | None) -> list[str]:
     """The first line of every list while Wakeful is paused."""
     if pause is None:
         return []
-    return [plain(f"{pause_text(pause)}; Wakeful does nothing by itself until `wakeful resume`")]
+    end = "then, or until `wakeful unpause`" if pause.until is not None else "`wakeful unpause`"
+    return [plain(f"{pause_text(pause)}; Wakeful takes no action by itself until {end}")]

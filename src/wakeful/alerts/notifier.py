@@ -1,8 +1,8 @@
-"""The one way to tell people something: `Notifier` raises an alert under a key and resolves it under the same key.
+"""The one way to send alerts: `Notifier` raises an alert under a key and resolves it under the same key.
 
 An alert about one thing is queued at once. An alert about an incident waits until its sessions are gathered, so
-six deaths with one cause are one message that says what became of each. The end of an incident is reported
-when it can no longer reopen. What is due is stored with the incident, so a restart reports it.
+six deaths with one cause are one message with the result for each. The end of an incident is reported
+when it can no longer reopen. A due alert is stored with the incident, so a restart sends it.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class Notifier:
         kind: AlertKind = AlertKind.TROUBLE,
         digest: DigestEntry | None = None,
     ) -> bool:
-        """Queue an alert. `topic` is what mutes it; None if the caller has asked about mutes already.
+        """Queue an alert. Mutes of its `topic` delay it; None if the caller has checked the mutes already.
 
         False: no channel wants it, or it is queued under this key already.
         """
@@ -64,7 +64,7 @@ class Notifier:
         return await self._outbox.enqueue(Alert(kind, key, text, topic=topic, gist=digest))
 
     async def resolve(self, key: str, text: str | None = None) -> bool:
-        """The problem is over; `text` goes to people who got the alert. False: no alert of this key is open."""
+        """End an alert; channels that delivered it deliver `text`. False: no alert of this key is open."""
         return await self._outbox.resolve(key, text)
 
     def open_alerts(self, prefix: str) -> list[PendingAlert]:
@@ -83,16 +83,16 @@ class Notifier:
         self._start_task(self._end_tasks, incident, self._resolve_closed(incident))
 
     async def restore(self) -> None:
-        """Go on with the incidents that an earlier daemon had yet to report, or to resolve."""
-        told = {each.alert.episode.partition("/")[0] for each in self.open_alerts("")}
+        """Continue with the incidents that an earlier daemon had not reported or resolved yet."""
+        alerted = {each.alert.episode.partition("/")[0] for each in self.open_alerts("")}
         for incident in await self._incidents.list_incidents(include_resolved=True):
             if incident.is_due:
                 self._start_task(self._gather_tasks, incident, self._gather(incident))
-            elif not incident.is_open and incident.id in told:
+            elif not incident.is_open and incident.id in alerted:
                 await self.resolve_incident(incident)
 
     async def close(self) -> None:
-        """Stop gathering; the next start goes on with it."""
+        """Stop gathering; the next start continues it."""
         tasks = [*self._gather_tasks.values(), *self._end_tasks.values()]
         for task in tasks:
             task.cancel()
@@ -124,19 +124,19 @@ class Notifier:
         await self._clock.sleep(min(max(rest_seconds, 0.0), REOPEN_SECONDS))
         if self._incidents.is_open(incident):
             return
-        text, heard = _ending_text(incident), False
+        text, is_reported = _ending_text(incident), False
         for key in (incident.id, given_up_key(incident), checkpoint_key(incident)):
             # People who got several alerts about it get its end once.
-            heard = await self.resolve(key, None if heard else text) or heard
+            is_reported = await self.resolve(key, None if is_reported else text) or is_reported
 
 
 def checkpoint_key(incident: Incident) -> str:
-    """Apart from the problem itself, which may have been reported before it was held."""
+    """The key of the alert about its checkpoint: the problem itself may have been reported before."""
     return f"{incident.id}/held"
 
 
 def given_up_key(incident: Incident) -> str:
-    """A second alert about the same problem: nothing more is tried."""
+    """The key of a second alert about the same problem: nothing more is tried."""
     return f"{incident.id}/given-up"
 
 
@@ -144,7 +144,7 @@ async def _run_guarded(incident: Incident, work: Coroutine[Any, Any, None]) -> N
     try:
         await work
     except WakefulError as error:
-        log.warning("nobody could be told of incident %s: %s", incident.id, error)
+        log.warning("the alert about incident %s was not queued: %s", incident.id, error)
 
 
 def _awaits_turn(incident: Incident) -> bool:

@@ -37,7 +37,8 @@ from wakeful.core.errors import WorldError
 from wakeful.storage.base import Note, Store
 
 KIND: Final = "alert"
-# Enough for a channel that is down for a week on a bad machine; beyond that the oldest are dropped.
+# Enough for a channel that is down for a week. Beyond that, resolved and delivered alerts are dropped first;
+# if all still wait, further ones are only counted.
 EPISODES_MAX: Final = 1000
 # The key of an alert that counts those without room begins with this.
 OVERFLOW_PREFIX: Final = "more/"
@@ -53,10 +54,10 @@ log = logging.getLogger("wakeful.alerts")
 
 
 class AlertOutbox:
-    """Episodes in memory, each also a note in the store. Several daemons on one store tell each episode once.
+    """Episodes in memory, each also a note in the store. Several daemons on one store send each episode once.
 
-    `owner` says whose notes are ours after a restart. Call `restore` before anything else. What `calm` mutes is kept
-    until the mute has ended, and what is told during a pause says so first.
+    `owner` marks the notes that this daemon restores. Call `restore` before anything else. A muted alert waits
+    until the mute ends; a message during a pause begins with the pause.
     """
 
     def __init__(
@@ -79,9 +80,9 @@ class AlertOutbox:
         assert len(set(self._names)) == len(self._names), "two channels of one name could not be told apart"
         self._episodes: dict[str, PendingAlert] = {}
         self._in_flight: Counter[str] = Counter()
-        # Not known to be claimed here: another daemon on this store may have been first.
+        # Episodes whose claim is not stored yet: another daemon on this store may have been first.
         self._claiming: set[str] = set()
-        # Where memory and store differ, usually because the store refused.
+        # Episodes that differ between memory and store, usually because the store refused a write.
         self._unsaved: set[str] = set()
         self._is_store_failing = False
         self._write_lock = asyncio.Lock()
@@ -105,9 +106,9 @@ class AlertOutbox:
     def delivery_counts(self) -> dict[tuple[str, ...], float]:
         """How many messages each channel took, refused or may have lost since the start."""
         return {
-            (each.name, came): each.outcome_counts[came]
+            (each.name, outcome): each.outcome_counts[outcome]
             for each in self._channel_deliveries
-            for came in DeliveryOutcome
+            for outcome in DeliveryOutcome
         }
 
     @property
@@ -137,25 +138,24 @@ class AlertOutbox:
                 await channel.close()
 
     async def enqueue(self, alert: Alert) -> bool:
-        """Store it and have it delivered. False: no channel wants it, or it was queued before."""
+        """Store it for delivery. False: no channel wants it, or it was queued before."""
         names = self._names_for(alert)
         if not names or not self._rules.wants(alert):
             return False
         await self._forget_done(alert.episode)
         now, known = self._clock.now().wall, self._episodes.get(alert.episode)
         if known is None:
-            kept = await self._enqueue_new(new_pending_alert(alert, self._owner, names, now))
+            enqueued = await self._enqueue_new(new_pending_alert(alert, self._owner, names, now))
         else:
-            kept = await self._enqueue_again(known, alert, names, now)
-        if kept:
+            enqueued = await self._enqueue_again(known, alert, names, now)
+        if enqueued:
             self._wake()
-        return kept
+        return enqueued
 
     async def resolve(self, episode: str, text: str | None = None) -> bool:
-        """It is over. Channels that delivered it also deliver `text`, if given; an undelivered alert is
-        dropped.
+        """End it. Channels that delivered it also deliver `text`, if given; an undelivered alert is dropped.
 
-        False: it was unknown.
+        False: no such alert is open.
         """
         known = self._episodes.get(episode)
         if known is None or known.phase is not AlertPhase.ACTIVE:
@@ -175,13 +175,14 @@ class AlertOutbox:
         return MUTED_SECONDS if self._mute_pause.is_topic_muted(topic) else 0.0
 
     def message_text(self, episodes: Sequence[PendingAlert]) -> str:
-        """Their current text, during a pause with that first, except in a user's chat."""
+        """Their current text. During a pause it begins with the pause, except in a user's chat."""
         text = (
             message_text(episodes[0], self._clock.now().wall) if len(episodes) == 1 else digest_text(episodes)
         )
-        concerned = episodes[0].alert.chat is None
-        paused = self._mute_pause.current_pause if self._mute_pause is not None and concerned else None
-        return text if paused is None else with_pause_line(text, paused.by)
+        if self._mute_pause is None or episodes[0].alert.chat is not None:
+            return text
+        pause = self._mute_pause.current_pause
+        return text if pause is None else with_pause_line(text, pause.by)
 
     def open_episodes(self, prefix: str) -> list[PendingAlert]:
         """Episodes that began and are not over, by the beginning of their key."""
@@ -199,7 +200,7 @@ class AlertOutbox:
         ]
 
     async def begin_delivery(self, episodes: Sequence[PendingAlert], channel: str) -> bool:
-        """A message to a chat leaves only after a note of it; all others at once."""
+        """A message to a chat is sent only after it is noted in the store, all others at once."""
         for alert in episodes:
             self._in_flight[alert.alert.episode] += 1
         first = episodes[0]
@@ -233,21 +234,21 @@ class AlertOutbox:
         await self._on_delivery_end(changed)
 
     async def _on_delivery_end(self, changed: Mapping[str, PendingAlert]) -> None:
-        """A delivery ended; an end that waited for it can take place."""
-        news = []
-        for key, landed in changed.items():
-            known = landed
+        """Store the results of a delivery; an alert that was resolved during its last delivery is over now."""
+        unsaved = []
+        for key, alert in changed.items():
+            newest = alert
             self._in_flight[key] -= 1
             if not self._in_flight[key]:
                 del self._in_flight[key]
-                if known.phase is AlertPhase.ENDING:
-                    known = mark_over(known, known.ending)
+                if newest.phase is AlertPhase.ENDING:
+                    newest = mark_over(newest, newest.ending)
                     self._wake()
-            if known != self._episodes[key]:
-                self._set(key, known)
-                news.append(key)
-        if news:
-            await self._save(*news)
+            if newest != self._episodes[key]:
+                self._set(key, newest)
+                unsaved.append(key)
+        if unsaved:
+            await self._save(*unsaved)
 
     async def _enqueue_again(
         self, known: PendingAlert, alert: Alert, names: Sequence[str], now: float
@@ -266,32 +267,32 @@ class AlertOutbox:
         self._episodes[key] = new
         self._claiming.add(key)
         try:
-            kept = await self._store.save_new_note(Note(KIND, key, _encode(new)))
+            is_claimed = await self._store.save_new_note(Note(KIND, key, _encode(new)))
         except WorldError as problem:
             self._on_save_failed(key, problem)
             return True
         finally:
             self._claiming.discard(key)
-        if not kept:
+        if not is_claimed:
             self._episodes.pop(key, None)
-        return kept
+        return is_claimed
 
     async def _update(self, key: str, alert: PendingAlert) -> None:
         self._set(key, alert)
         await self._save(key)
 
     def _set(self, key: str, alert: PendingAlert) -> None:
-        """Set a new value for an episode, and forget it if it is done."""
+        """Set a new value for an episode, or delete it if it is done."""
         if self._is_done(alert) and not self._in_flight[key]:
             del self._episodes[key]
         else:
             self._episodes[key] = alert
 
     async def _save(self, *keys: str) -> None:
-        """Store the values in memory, of these and of all that could not be stored before."""
+        """Store the current values of these episodes, and of all that could not be stored before."""
         async with self._write_lock:
-            # Together: the store syncs its file once for all simultaneous writes. Shielded: a delivery is stored even
-            # if Wakeful ends right after it.
+            # Together: the store syncs its file once for all simultaneous writes. Shielded: the result of a delivery
+            # is stored even if Wakeful shuts down right after it.
             saving = (self._save_one(key) for key in {*keys, *self._unsaved})
             await asyncio.shield(asyncio.gather(*saving))
 
@@ -310,7 +311,7 @@ class AlertOutbox:
 
     def _on_save_failed(self, key: str, problem: WorldError) -> None:
         if not self._is_store_failing:
-            log.warning("alerts are told, but not kept over a restart: %s", problem)
+            log.warning("alerts are sent, but a restart may lose or repeat them: %s", problem)
         self._is_store_failing = True
         self._unsaved.add(key)
 
@@ -318,7 +319,7 @@ class AlertOutbox:
         try:
             known = _decode(note.body)
         except msgspec.DecodeError:
-            # Left there it would silence this episode for ever.
+            # A note that stayed would prevent every alert with this key.
             log.warning("an alert of another version was dropped: %s", note.key)
             await self._store.drop_note(KIND, note.key)
             return
@@ -334,7 +335,7 @@ class AlertOutbox:
         return tuple(name for name in self._names if name == CHAT_CHANNEL)
 
     async def _forget_done(self, episode: str) -> None:
-        """Forget what is done; cooldowns end without an event. In a flood all episodes are checked once a second only."""
+        """Delete done episodes, because cooldowns end without an event. All episodes are checked once a second at most."""
         now = self._clock.now().awake
         is_time = now - self._swept_at >= SWEEP_SECONDS
         keys = list(self._episodes) if is_time else [key for key in (episode,) if key in self._episodes]
@@ -347,19 +348,19 @@ class AlertOutbox:
             await self._save()
 
     def _is_done(self, alert: PendingAlert) -> bool:
-        """A mute may last longer than the retention."""
+        # A mute may last longer than the retention.
         done = is_done(alert, self._clock.now().wall, self.cooldown_seconds)
         return done and not (alert.pending and self.muted_seconds(alert))
 
     def _make_room(self) -> bool:
-        """Forget a resolved episode, else a delivered one. False: all of them still wait."""
+        """Delete the oldest resolved episode, else the oldest delivered one. False: all of them still wait."""
         if len(self._episodes) < EPISODES_MAX:
             return True
-        told = [key for key, each in self._episodes.items() if not each.pending and not self._in_flight[key]]
-        if not told:
+        sent = [key for key, each in self._episodes.items() if not each.pending and not self._in_flight[key]]
+        if not sent:
             return False
         key = min(
-            told,
+            sent,
             key=lambda each: (
                 self._episodes[each].phase is not AlertPhase.OVER,
                 self._episodes[each].owed_at,
@@ -370,14 +371,14 @@ class AlertOutbox:
         return True
 
     async def _count_overflow(self, new: PendingAlert) -> bool:
-        """One alert counts all of its kind that had no room; `wakeful incidents` lists each."""
+        """Queue one alert that counts all alerts of its kind without room; `wakeful incidents` lists each problem."""
         prefix = f"{OVERFLOW_PREFIX}{new.alert.kind}/"
         open_keys = [key for key, each in self._episodes.items() if key.startswith(prefix) and not each.took]
         key = next((each for each in open_keys if not self._in_flight[each]), f"{prefix}{new.owed_at}")
         known = self._episodes.get(key)
         count = known.alert.stands_for + 1 if known is not None else 1
         if known is None:
-            log.warning("more than %s alerts wait: the rest of them is only counted", EPISODES_MAX)
+            log.warning("more than %s alerts wait: the others are only counted", EPISODES_MAX)
         alert = Alert(new.alert.kind, key, overflow_text(count), topic=None, stands_for=count)
         self._episodes[key] = replace(known if known is not None else new, alert=alert)
         await self._save(key)

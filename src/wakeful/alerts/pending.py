@@ -13,16 +13,16 @@ from msgspec.structs import replace
 
 from wakeful.alerts.model import Alert, AlertKind, late_text
 
-# An alert of last week is no news; a problem that still lasts then is worth a second alert.
+# After a week, an alert is dropped; a problem that still lasts then causes a second alert.
 RETENTION_SECONDS_MAX: Final = 7 * 86_400.0
-# From this age on a text says that it is late.
+# From this age on, the text begins with the time of the alert.
 LATE_SECONDS: Final = 600.0
 BACKOFF_SECONDS: Final = 10.0
 BACKOFF_SECONDS_MAX: Final = 600.0
 
 
 class AlertPhase(StrEnum):
-    """`ending`: it is over, but a delivery still runs; its result decides what is pending."""
+    """`ending`: the problem is over, but a delivery still runs; its result decides which channels get the end."""
 
     ACTIVE = "telling"
     ENDING = "ending"
@@ -30,8 +30,9 @@ class AlertPhase(StrEnum):
 
 
 class PendingAlert(Struct, frozen=True):
-    """One episode. `pending` channels have not taken its text yet, `took` have; once it is over, the text is
-    that of its end.
+    """One episode. `pending` channels have yet to deliver its text, `took` have delivered it.
+
+    Once it is over, the pending text is `ending`.
     """
 
     alert: Alert
@@ -59,10 +60,10 @@ def new_pending_alert(alert: Alert, owner: str, channels: Sequence[str], now: fl
 def renew_alert(
     known: PendingAlert, alert: Alert, channels: Sequence[str], now: float, cooldown_seconds: float
 ) -> PendingAlert | None:
-    """The same episode is reported again: None if there is nothing to send.
+    """The alert of an episode that is reported again; None if there is nothing to send.
 
-    An alert that was delivered and is not over is not repeated. One that comes back within its cooldown is sent
-    at the end of that, if it lasts so long. Of undelivered texts the newest counts.
+    An alert that was delivered and is not over is not repeated. If it comes back within its cooldown, it is sent
+    at the end of that, unless it is over by then. Only the newest undelivered text is sent.
     """
     if known.phase is AlertPhase.ACTIVE:
         return replace(known, alert=alert) if known.pending and not known.took else None
@@ -85,13 +86,12 @@ def mark_delivered(alert: PendingAlert, channel: str, now: float) -> PendingAler
     begun = tuple(each for each in alert.begun if each != channel)
     if alert.phase is AlertPhase.OVER:
         return replace(alert, pending=pending)
-    first = not alert.took
     return replace(
         alert,
         pending=pending,
         begun=begun,
         took=(*alert.took, channel),
-        told_at=now if first else alert.told_at,
+        told_at=alert.told_at if alert.took else now,
     )
 
 
@@ -108,19 +108,19 @@ def mark_over(alert: PendingAlert, text: str | None) -> PendingAlert:
 
 def restore_alert(alert: PendingAlert, channels: Sequence[str]) -> PendingAlert:
     """Its state after a restart, with the current channels."""
-    # Begun without a known end: it may have arrived.
-    pending = [each for each in alert.pending if each not in alert.begun]
+    # A delivery that had begun may have arrived.
+    unsent = [each for each in alert.pending if each not in alert.begun]
     took = (*alert.took, *alert.begun)
-    present = tuple(each for each in pending if each in channels)
-    if pending and not present and not took:
-        # All its channels are gone; it goes through the current ones.
-        present = tuple(channels)
-    known = replace(alert, pending=present, took=took, begun=())
-    return mark_over(known, known.ending) if known.phase is AlertPhase.ENDING else known
+    pending = tuple(each for each in unsent if each in channels)
+    if unsent and not pending and not took:
+        # None of its channels is configured any more; it goes through the current ones.
+        pending = tuple(channels)
+    restored = replace(alert, pending=pending, took=took, begun=())
+    return mark_over(restored, restored.ending) if restored.phase is AlertPhase.ENDING else restored
 
 
 def is_done(alert: PendingAlert, now: float, cooldown_seconds: float) -> bool:
-    """Whether it can be forgotten: nothing is pending, and no cooldown runs."""
+    """Whether it can be deleted: nothing is pending, and no cooldown runs."""
     if now - alert.owed_at > RETENTION_SECONDS_MAX:
         return True
     if alert.pending or alert.phase is AlertPhase.ENDING:
@@ -135,7 +135,7 @@ def is_done(alert: PendingAlert, now: float, cooldown_seconds: float) -> bool:
 
 
 def wait_seconds(alert: PendingAlert, now: float, cooldown_seconds: float) -> float:
-    """How long until it is delivered. A wait longer than any cooldown comes from a clock that was set: none."""
+    """How long until it is delivered. A wait above the cooldown means that the clock was set: then none."""
     seconds = alert.due_at - now
     return seconds if 0.0 < seconds <= cooldown_seconds else 0.0
 

@@ -1,6 +1,6 @@
 """Pings an outside monitoring service every minute, which notices when this host or daemon is gone.
 
-The address is a secret, because anyone who knows it can fake the ping. It appears in no log and in no error.
+The address is a secret: with it, any program can send the ping. It appears in no log and in no error.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ log = logging.getLogger("wakeful.ping")
 
 
 class Ping:
-    """Calls the address while `well` says that judging works; silence is the alarm."""
+    """Calls the address while judging works; silence is the alarm."""
 
-    def __init__(self, url: str, clock: Clock, well: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, url: str, clock: Clock, is_judging: Callable[[], bool]) -> None:
         self._url = url
         self._clock = clock
-        self._is_healthy = well
+        self._is_judging = is_judging
         self._client: httpx.AsyncClient | None = None
         self.problem: str | None = None
 
@@ -35,7 +35,7 @@ class Ping:
         try:
             while True:
                 begun = self._clock.now().awake
-                if self._is_healthy():
+                if self._is_judging():
                     self._log_change(await self._ping())
                 await self._clock.sleep_until(begun + PING_SECONDS)
         finally:
@@ -57,19 +57,19 @@ class Ping:
             return type(problem).__name__
         return None if answer.is_success else f"answered with status {answer.status_code}"
 
-    def _log_change(self, trouble: str | None) -> None:
+    def _log_change(self, problem: str | None) -> None:
         """Log a failure once, and its end once."""
-        if trouble is not None and self.problem is None:
-            log.warning("alerts.ping_url does not answer: %s", trouble)
-        if trouble is None and self.problem is not None:
+        if problem is not None and self.problem is None:
+            log.warning("alerts.ping_url does not answer: %s", problem)
+        if problem is None and self.problem is not None:
             log.warning("alerts.ping_url answers again")
-        self.problem = trouble
+        self.problem = problem
 
 
 def _open_client() -> "httpx.AsyncClient":
     silence_libraries()
     try:
-        import httpx  # noqa: PLC0415 - a tenth of a second, for those who ask for pings only
+        import httpx  # noqa: PLC0415 - takes a tenth of a second, and is needed for pings only
     except ModuleNotFoundError as missing:
         raise ExtraMissing(what="alerts.ping_url", library=missing.name, extra="alerts") from missing
 

@@ -1,4 +1,4 @@
-"""Alerts people that an agent or an unidentified process asked for a decision: one alert a day for each."""
+"""Raises an alert if an agent or an unidentified process asks for a decision: one a day for each of them."""
 
 import logging
 from typing import Final
@@ -22,7 +22,7 @@ class RefusedDecisions:
         self._clock = clock
 
     async def notify(self, asker: str, order: str, reason: str, command: str) -> None:
-        """`asker` is a session or what is known instead; `command` is the command line of its process."""
+        """`asker` is a session or a description of the process; `command` is the command line of the process."""
         now = self._clock.now().wall
         body = refused_decision_alert(asker, order, reason, plain(redact(command), COMMAND_CHARS_MAX), now)
         topic = Topic((AlertCode.DECISION,), session_id=asker)

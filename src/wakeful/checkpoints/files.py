@@ -1,7 +1,7 @@
 """Writes and reads CHECKPOINT_<n>.md: whole files, never through a symlink, never over a foreign file.
 
 Files of a journal are in its root, files of an agent in Wakeful's own folder. The store remains the
-authority: if a file cannot be written, its readers need a command instead, and nothing else is lost.
+authority: if a file cannot be written, `wakeful checkpoint show` still shows the checkpoint.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class CheckpointNotWritten(WorldError):
-    """{path} was not written: {reason}. `wakeful checkpoint show {number}` shows the same."""
+    """{path} was not written: {reason}. See `wakeful checkpoint show {number}` instead."""
 
     code = "checkpoint-not-written"
     retryable = True
@@ -64,7 +64,7 @@ class CheckpointFiles:
         except FileNotFoundError:
             return True
         except OSError:
-            # Its folder cannot be read: then nothing is overwritten there either.
+            # Its folder cannot be read, so no file can be replaced there either.
             return True
         found = read_checkpoint(path)
         return found is not None and _identity(found) == _identity(checkpoint)
@@ -83,7 +83,7 @@ class CheckpointFiles:
 
 
 def read_checkpoint(path: Path) -> Checkpoint | None:
-    """The checkpoint in a file; None if it is missing, a link, too long or no checkpoint. Never the authority."""
+    """The checkpoint in a file; None if it is missing, a link, too long or no checkpoint."""
     try:
         with os.fdopen(os.open(path, _READ), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

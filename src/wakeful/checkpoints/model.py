@@ -21,17 +21,17 @@ from wakeful.core.labels import label, quotations
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 
-# What a person reads in a minute: one screen of lines, each one or two terminal lines long.
+# A person can read it in a minute: one screen of lines, each one or two terminal lines long.
 LINE_CHARS_MAX: Final = 300
+LINES_MAX: Final = 20
 # The newest ones: people do not read a longer list.
 LISTED_MAX: Final = 1000
-LINES_MAX: Final = 20
 # The limit of `wakeful checkpoint` and of the file's name; a store never reaches it.
 NUMBER_MAX: Final = 999_999
 
 
 class CheckpointKind(StrEnum):
-    """What was interrupted: a program with a journal, an agent, or an attempt of a queue."""
+    """The interrupted thing: a program with a journal, an agent, or an attempt of a queue."""
 
     JOURNAL = "journal"
     SESSION = "session"
@@ -66,7 +66,7 @@ STATE_AFTER: Final[Mapping[ChoiceName, CheckpointState]] = {
 
 
 class BadCheckpoint(OperatorError):
-    """This is no checkpoint of Wakeful's: {reason}."""
+    """This is not a Wakeful checkpoint: {reason}."""
 
     code = "bad-checkpoint"
 
@@ -109,7 +109,7 @@ class Checkpoint(Struct, frozen=True):
 
 
 class CheckpointRecord(Struct, frozen=True):
-    """A checkpoint for every interface. Every text in it may hold words of an agent."""
+    """A checkpoint for every interface. Every text in it may contain text of an agent."""
 
     number: int
     state: CheckpointState
@@ -215,8 +215,8 @@ def _lines(texts: Sequence[str]) -> tuple[str, ...]:
     return (f"{left_out + 1} earlier ones", *lines[left_out + 1 :]) if left_out > 0 else lines
 
 
-# The file. Every fact is on one line behind a mark of Wakeful's, with a backslash before everything that has
-# a meaning in Markdown: an agent's text can be neither a heading, nor a choice, nor a remote picture.
+# The file. Every fact is on one line behind a fixed prefix, and Markdown's special characters are escaped:
+# an agent's text cannot become a heading, a choice or a remote picture.
 _FILE_NAME: Final = re.compile(r"CHECKPOINT_([1-9][0-9]{0,5})\.md")
 _TITLE: Final = re.compile(r"# Checkpoint ([1-9][0-9]{0,5}): .*")
 _MARKDOWN_SPECIAL: Final = re.compile(r"([\\`*<&\[])")
@@ -239,7 +239,7 @@ def to_markdown(checkpoint: Checkpoint) -> str:
 
 
 def from_markdown(text: str) -> Checkpoint:
-    """Read CHECKPOINT_<n>.md again. Raises BadCheckpoint."""
+    """Parse CHECKPOINT_<n>.md. Raises BadCheckpoint."""
     lines = text.split("\n")
     title = _TITLE.fullmatch(lines[0])
     if title is None:
@@ -337,8 +337,8 @@ def _choices(lines: list[str]) -> Iterator[CheckpointChoice]:
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         body = lines[start + 1 : end]
         commands = tuple(line[4:] for line in body if line.startswith("    "))
-        words = next((line for line in body if line.startswith(_THEN)), _THEN)
-        yield CheckpointChoice(ChoiceName(lines[start][4:]), _unescape(words.removeprefix(_THEN)), commands)
+        then = next((line for line in body if line.startswith(_THEN)), _THEN).removeprefix(_THEN)
+        yield CheckpointChoice(ChoiceName(lines[start][4:]), _unescape(then), commands)
 
 
 def _wall(stamp: str) -> float:

@@ -1,9 +1,9 @@
 """Opens checkpoints once, records one decision by a person, and has it carried out once, also after a kill.
 
 The store is the authority: a checkpoint is one note, and its decision another that only the first writer
-gets. At the next start, a decision that was not carried out is done after a check of the state. The
-interfaces check who may decide. `CheckpointNotifier` sends one alert for each open checkpoint of a journal, whichever
-program opened it, and one when it is decided; the healer sends those of agents.
+can create. A decision that was not carried out is carried out at the next start, after a check of the state.
+The interfaces check who may decide. `CheckpointNotifier` sends one alert for each open checkpoint of a journal,
+and one when it is decided; any program may have opened it. The healer sends the alerts about agents.
 """
 
 import asyncio
@@ -40,21 +40,21 @@ log = logging.getLogger("wakeful.checkpoints")
 
 
 class CheckpointNotFound(OperatorError):
-    """There is no checkpoint {number}. `wakeful checkpoint list --all` lists every one."""
+    """No checkpoint {number}. List them with `wakeful checkpoint list --all`."""
 
     code = "checkpoint-not-found"
     http_status = 404
 
 
 class NotOffered(OperatorError):
-    """Checkpoint {number} cannot be answered with {choice}: {reason}. It offers: {offered}."""
+    """Checkpoint {number} cannot be answered with {choice}: {reason}. Possible answers: {offered}."""
 
     code = "choice-not-offered"
     http_status = 409
 
 
 class AlreadyDecided(OperatorError):
-    """Checkpoint {number} was {state} by {by} at {at}, which stays. Nothing was done now."""
+    """Checkpoint {number} is already {state} by {by} at {at}. Nothing was changed."""
 
     code = "already-decided"
     exit_code = 1
@@ -89,8 +89,7 @@ class DecisionExecutor(Protocol):
     """Carries out decisions about one kind of checkpoint."""
 
     async def carry_out(self, checkpoint: Checkpoint, choice: ChoiceName) -> DecisionOutcome:
-        """Check first what is already done: after a crash it is called again. After an error it is tried
-        again later."""
+        """Check first what is already done: it is called again after a crash, and later after an error."""
 
 
 class _StoredDecision(Struct, frozen=True):
@@ -115,7 +114,7 @@ class _StoredCheckpoint(Struct, frozen=True):
 
 _decode: Final = json_decoder(Checkpoint)
 _decode_decision: Final = json_decoder(_StoredDecision)
-# A kind without an executor here: the program that reads the store next carries it out.
+# For a kind without an executor in this process: another program carries the decision out.
 _RECORDED_ONLY: Final = DecisionOutcome(
     ActionOutcome.CONFIRMED, "the decision is kept: `wakeful recover` goes on from it"
 )
@@ -182,7 +181,7 @@ class Checkpoints:
         return DecisionResult(checkpoint, result.outcome, result.words, changed=True)
 
     async def mark_done(self, number: int) -> None:
-        """The decision was carried out."""
+        """Record that the decision was carried out."""
         known = await self._load(number)
         if known.stored.is_open and known.decision is not None:
             await self._store.save_note(_note(known.current))
@@ -197,7 +196,7 @@ class Checkpoints:
                 task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Running executions are left to the next start."""
+        """Cancel running executions; the next start finishes them."""
         running = [*self._tasks, *self._executions.values()]
         for task in running:
             task.cancel()
@@ -205,7 +204,7 @@ class Checkpoints:
 
     async def _finish(self, known: _StoredCheckpoint) -> None:
         if known.decision is None:
-            # A crash may have come before its file was written.
+            # An earlier daemon may have crashed before it wrote the file.
             await self._write(known.current)
             return
         try:
@@ -214,7 +213,7 @@ class Checkpoints:
             log.warning("checkpoint %s could not be carried out: %s", known.current.number, error)
 
     def _start_execution(self, checkpoint: Checkpoint, choice: ChoiceName) -> asyncio.Task[DecisionOutcome]:
-        """One at a time: later callers wait for the same task."""
+        """Start one execution for each checkpoint: later callers wait for the same task."""
         running = self._executions.get(checkpoint.number)
         if running is None:
             running = asyncio.create_task(self._execute(checkpoint, choice))
@@ -283,7 +282,7 @@ def _note(checkpoint: Checkpoint) -> Note:
 
 
 def not_offered_error(checkpoint: Checkpoint, choice: ChoiceName) -> WakefulError:
-    """Why this cannot be chosen, or no longer."""
+    """The reason why this cannot be chosen, or not any more."""
     if not checkpoint.is_open:
         return _already_decided(checkpoint)
     offered = ", ".join(each.name for each in checkpoint.choices)
@@ -304,7 +303,7 @@ _EPISODE_PREFIX: Final = "checkpoint/"
 
 
 class CheckpointNotifier:
-    """One for each daemon; several on one store send each alert once."""
+    """Sends alerts about checkpoints of journals; several daemons on one store send each alert once."""
 
     def __init__(self, checkpoints: Checkpoints, notifier: Notifier, store: Store, clock: Clock) -> None:
         self._checkpoints = checkpoints
@@ -319,7 +318,7 @@ class CheckpointNotifier:
             await self._clock.sleep(INTERVAL_SECONDS)
 
     async def check(self) -> None:
-        """Queue alerts for new checkpoints, and the end of alerts for decided ones."""
+        """Queue alerts for new checkpoints, and resolve the alerts of decided ones."""
         journals = [
             each for each in await self._checkpoints.list_checkpoints() if each.kind is CheckpointKind.JOURNAL
         ]
@@ -334,7 +333,6 @@ class CheckpointNotifier:
                 await self._notifier.resolve(episode, _resolved_text(decided[episode]))
 
     async def _notify(self, checkpoint: Checkpoint) -> None:
-        """Enqueue before the note: after a crash in between, the outbox knows the episode. Without a channel there is no note."""
         episode = _episode(checkpoint)
         topic = Topic((AlertCode.CHECKPOINT,), checkpoint.project)
         first, *others = checkpoint.may_have or ("nothing is known",)
@@ -345,7 +343,9 @@ class CheckpointNotifier:
             doubt=f"{first}{f' (and {len(others)} more)' if others else ''}",
             number=checkpoint.number,
         )
+        # The alert comes before the note: after a crash in between, the outbox has the episode and does not repeat it.
         await self._notifier.raise_alert(episode, text, topic, kind=AlertKind.NEEDS_YOU)
+        # Without an alert channel there is no open alert and no note.
         if self._notifier.open_alerts(episode):
             await self._store.save_new_note(Note(NOTIFIED_KIND, _notified_key(checkpoint), b""))
 
@@ -355,7 +355,7 @@ def _notified_key(checkpoint: Checkpoint) -> str:
 
 
 def _episode(checkpoint: Checkpoint) -> str:
-    # The slash at its end keeps 1 apart from 10.
+    # `open_alerts` matches prefixes: the final slash distinguishes 1 from 10.
     return f"{_EPISODE_PREFIX}{checkpoint.number}/"
 
 

@@ -116,7 +116,7 @@ def _abort(orphans: Sequence[Orphan]) -> CheckpointChoice:
 
 
 def _orphans_text(orphans: Sequence[Orphan], when: str = "") -> str:
-    """What happens to running processes; only one is named, because long lines are cut."""
+    """A sentence about processes that still run; it names only one, because long lines are cut."""
     if not orphans:
         return ""
     one, others = orphans[0], len(orphans) - 1

@@ -1,7 +1,6 @@
 """Opens checkpoints for sessions that need a decision, and carries the decision out on the agent.
 
-Both check the state before they act, so a crash between a decision and its effect costs a moment and never a
-second effect.
+Both check the state before they act, so a crash between a decision and its effect never causes a second effect.
 """
 
 import logging
@@ -35,7 +34,7 @@ log = logging.getLogger("wakeful.healing")
 
 
 class SessionCheckpoints:
-    """Implements healing.healer.CaseCheckpoints."""
+    """Implements healing.cases.CaseCheckpoints."""
 
     def __init__(self, checkpoints: Checkpoints, situations: SituationBuilder, past: EventHistory) -> None:
         self._checkpoints = checkpoints
@@ -54,8 +53,8 @@ class SessionCheckpoints:
 
     async def record_continue(self, number: int, by: str) -> None:
         checkpoint = await self._checkpoints.get(number)
-        counted = checkpoint.state is CheckpointState.COUNTED_DONE
-        await self._checkpoints.record(number, ChoiceName.DONE if counted else ChoiceName.CONTINUE, by)
+        is_done = checkpoint.state is CheckpointState.COUNTED_DONE
+        await self._checkpoints.record(number, ChoiceName.DONE if is_done else ChoiceName.CONTINUE, by)
 
     async def record_abort(self, number: int) -> None:
         try:
@@ -94,17 +93,18 @@ class SessionDecisionExecutor:
         if choice not in {ChoiceName.CONTINUE, ChoiceName.DONE}:
             return await self._abort(session_id, by)
         if not case.held and not not_stored:
-            # From there on the healer continues by its own stored case.
+            # The healer has stored that it goes on, and does the rest.
             return ALREADY_CONTINUED
-        happened = choice is ChoiceName.DONE
-        record = await self._healer.revive(session_id, approved=True, by=by, happened=happened)
+        record = await self._healer.revive(
+            session_id, approved=True, by=by, happened=choice is ChoiceName.DONE
+        )
         return DecisionOutcome(record.outcome, record.words)
 
     async def _abort(self, session_id: SessionId, by: str) -> DecisionOutcome:
         if self._managed_sessions.find(session_id) is None:
             outcome = await self._stop_agent_tools(session_id)
             await self._healer.give_up(session_id, by)
-            # Only now, so that the incident closes as aborted: it no longer needs a person.
+            # Judged only now, so that the incident closes as aborted.
             self._judge(session_id)
             return outcome
         try:
@@ -115,7 +115,7 @@ class SessionDecisionExecutor:
         return DecisionOutcome(record.outcome, f"aborted: {record.words}")
 
     async def _stop_agent_tools(self, session_id: SessionId) -> DecisionOutcome:
-        """An agent of the hub has ended and stays so; the checkpoint promised to end the tools it left running."""
+        """End the tools that an ended agent of the hub left running, as the checkpoint promised."""
         try:
             self._managed_sessions.require_no_agent(session_id)
         except HostedByAgent as hosted:
@@ -125,8 +125,8 @@ class SessionDecisionExecutor:
                 return DecisionOutcome(
                     ActionOutcome.INEFFECTIVE, f"aborted, but these still run and may yet happen: {pids}"
                 )
-            words = (
+            text = (
                 f"aborted: nothing that it left runs any more; agent {hosted.facts['agent']} stays as it is"
             )
-            return DecisionOutcome(ActionOutcome.CONFIRMED, words)
+            return DecisionOutcome(ActionOutcome.CONFIRMED, text)
         return NOTHING_TO_DO

@@ -19,7 +19,7 @@ from wakeful.storage.base import Note, Store
 from wakeful.storage.note_decoding import decode_notes
 
 KIND: Final = "lesson"
-# With more exceptions than this in one store no rule would be left.
+# More exceptions than this in one store would leave nothing of the rules.
 LESSONS_MAX: Final = 1000
 _decode: Final = json_decoder(Lesson)
 
@@ -34,7 +34,7 @@ class Lessons:
         self._listeners: list[Callable[[], None]] = []
 
     def subscribe(self, listener: Callable[[], None]) -> None:
-        """Call it after every new lesson: a session that waits for a decision may be able to go on."""
+        """Call it after every new lesson: a session that waits for a decision may then continue."""
         self._listeners.append(listener)
 
     def classify_interrupted(self, session: TrackedSession) -> tuple[InterruptedCall, ...]:
@@ -45,7 +45,7 @@ class Lessons:
     async def load(self) -> None:
         """Read them again, because several daemons may share one store."""
         self._lessons = {
-            note.key: known for note, known in decode_notes(await self._store.notes(KIND), _decode)
+            note.key: lesson for note, lesson in decode_notes(await self._store.notes(KIND), _decode)
         }
 
     def of(self, project: str) -> tuple[Lesson, ...]:

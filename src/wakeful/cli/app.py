@@ -10,17 +10,28 @@ import sys
 from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from wakeful import __version__
-from wakeful.cli.output import INTERRUPTED_EXIT_CODE, OutputLost, print_error, print_pending_notes, wants_json
+from wakeful.cli.output import (
+    INTERRUPTED_EXIT_CODE,
+    OutputLost,
+    is_terminal,
+    print_error,
+    print_pending_notes,
+    wants_json,
+)
 from wakeful.core.errors import WakefulError, WorldError
 from wakeful.core.text import plain
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+
+HIDDEN: Final = "hidden"
 
 
 class CommandEntry(NamedTuple):
@@ -55,8 +66,8 @@ class LazyGroup(click.Group):
         name = args[0]
         if name in self._entries or name.startswith("-"):
             return super().resolve_command(ctx, args)
-        close = get_close_matches(name, self._entries, n=1)
-        meant = f" Did you mean {close[0]!r}?" if close else ""
+        close = [_MEANT[name]] if name in _MEANT else get_close_matches(name, self._entries, n=1)
+        meant = f" Did you mean `{ctx.command_path} {close[0]}`?" if close else ""
         raise click.UsageError(f"No such command {name[:40]!r}.{meant}", ctx)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
@@ -66,14 +77,15 @@ class LazyGroup(click.Group):
         named = [
             CompletionItem(name, help=entry.summary)
             for name, entry in self._entries.items()
-            if name.startswith(incomplete)
+            if name.startswith(incomplete) and entry.section != HIDDEN
         ]
         return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         sections: dict[str, list[tuple[str, str]]] = {}
         for name, entry in self._entries.items():
-            sections.setdefault(entry.section, []).append((name, entry.summary))
+            if entry.section != HIDDEN:
+                sections.setdefault(entry.section, []).append((name, entry.summary))
         width = max(map(len, self._entries))
         for section, rows in sections.items():
             with formatter.section(section):
@@ -85,98 +97,78 @@ class LazyGroup(click.Group):
 PIPE_BROKEN_EXIT_CODE: Final = 141
 BUG_EXIT_CODE: Final = 4
 
+_C: Final = "wakeful.cli.commands"
 COMMANDS: Final = {
-    "ls": CommandEntry(
-        "See", "wakeful.cli.commands.ls:ls", "Every session: what it does, who needs you first"
-    ),
-    "status": CommandEntry(
-        "See", "wakeful.cli.commands.status:status", "The daemon: mode, doors, eyes, who needs you"
-    ),
-    "session": CommandEntry(
-        "See", "wakeful.cli.commands.session:session", "One session: health, status, why, wait and more"
-    ),
-    "top": CommandEntry("See", "wakeful.tui.command:top", "The same live in a terminal, with keys"),
-    "open": CommandEntry("See", "wakeful.cli.commands.daemon:open_page", "A one-time link to the web page"),
+    "ls": CommandEntry("See", f"{_C}.ls:ls", "List sessions; those that need you first"),
+    "top": CommandEntry("See", "wakeful.tui.command:top", "Live view in the terminal, with keys"),
+    "why": CommandEntry("See", f"{_C}.session:why", "Explain a session's state and what to do"),
+    "report": CommandEntry("See", f"{_C}.report:report", "What finished, waits or failed; commits and cost"),
+    "incidents": CommandEntry("See", f"{_C}.incidents:incidents", "Problems grouped by cause"),
+    "events": CommandEntry("See", f"{_C}.events:events", "Critical events and what was done about them"),
+    "status": CommandEntry("See", f"{_C}.status:status", "Daemon status: mode, listeners, log sources"),
+    "open": CommandEntry("See", f"{_C}.daemon:open_page", "One-time link to the web page"),
     "doctor": CommandEntry(
-        "See", "wakeful.cli.doctor.command:doctor", "Check this machine and say what to do"
+        "See", "wakeful.cli.doctor.command:doctor", "Check this machine and show what to fix"
     ),
-    "demo": CommandEntry(
-        "See", "wakeful.cli.commands.daemon:demo", "Scripted agents in a throw-away home, for a minute"
+    "demo": CommandEntry("See", f"{_C}.daemon:demo", "Six scripted agents in a temporary home"),
+    "run": CommandEntry("Act", f"{_C}.run:run", "Start a managed agent: run -- claude"),
+    "attach": CommandEntry("Act", f"{_C}.run:attach", "Open the terminal of a session or agent"),
+    "send": CommandEntry("Act", f"{_C}.session_control:send", "Send a prompt"),
+    "answer": CommandEntry("Act", f"{_C}.session_control:answer", "Allow or deny what a session asks"),
+    "interrupt": CommandEntry("Act", f"{_C}.session_control:interrupt", "Interrupt the running turn"),
+    "stop": CommandEntry("Act", f"{_C}.lifecycle:stop", "Stop a session or agent"),
+    "resume": CommandEntry("Act", f"{_C}.lifecycle:resume", "Resume what is down; --all after a reboot"),
+    "adopt": CommandEntry("Act", f"{_C}.session_control:adopt", "Let Wakeful act on a session you started"),
+    "release": CommandEntry("Act", f"{_C}.session_control:release", "Watch it only, again"),
+    "mute": CommandEntry("Quiet", f"{_C}.mute:mute", "Send no alerts about a session or project for a while"),
+    "unmute": CommandEntry("Quiet", f"{_C}.mute:unmute", "Send alerts again"),
+    "pause": CommandEntry("Quiet", f"{_C}.mute:pause", "Stop all automatic actions"),
+    "unpause": CommandEntry("Quiet", f"{_C}.mute:unpause", "End the pause"),
+    "up": CommandEntry("Daemon", f"{_C}.daemon:up", "Start the daemon (--detach: in the background)"),
+    "down": CommandEntry("Daemon", f"{_C}.daemon:down", "Stop the daemon; agents keep running"),
+    "config": CommandEntry("Daemon", f"{_C}.config:config", "Create, show, check, trust, import"),
+    "hooks": CommandEntry("Daemon", f"{_C}.hooks:hooks", "Client hooks for instant permission alerts"),
+    "alerts": CommandEntry("Daemon", f"{_C}.alerts:alerts", "Test the alert channels"),
+    "autostart": CommandEntry("Daemon", f"{_C}.autostart:autostart", "Start with systemd"),
+    "completion": CommandEntry(
+        "Daemon", "wakeful.cli.completion:completion", "Completion for bash, zsh and fish"
     ),
-    "replay": CommandEntry(
-        "See", "wakeful.cli.commands.replay:replay", "Judge recorded logs again, with any thresholds"
+    "mcp": CommandEntry("Daemon", "wakeful.mcp.command:mcp", "MCP server for agents (read-only by default)"),
+    "agent": CommandEntry("Systems", f"{_C}.agent:agent", "Declared agents in containers and tmux"),
+    "gateway": CommandEntry("Systems", f"{_C}.gateway:gateway", "Chat with agents through Telegram"),
+    "work": CommandEntry("Systems", f"{_C}.work:work", "Task queue for workers"),
+    "checkpoint": CommandEntry(
+        "Systems", f"{_C}.checkpoint:checkpoint", "Decide what is repeated after a crash"
     ),
-    "events": CommandEntry(
-        "See", "wakeful.cli.commands.events:events", "Critical events: what went wrong, what was done"
-    ),
-    "incidents": CommandEntry(
-        "See", "wakeful.cli.commands.incidents:incidents", "What is wrong by its cause, many sessions in one"
-    ),
-    "report": CommandEntry(
-        "See",
-        "wakeful.cli.commands.report:report",
-        "What happened since 22:00: who finished, waits, died; git, cost",
+    "recover": CommandEntry("Systems", f"{_C}.recover:recover", "Recover a journal after a crash"),
+    "backlog": CommandEntry("Systems", f"{_C}.backlog:backlog", "Open items of a journaled project"),
+    "session": CommandEntry("Systems", f"{_C}.session:session", "Everything about one session, for scripts"),
+    "replay": CommandEntry("Systems", f"{_C}.replay:replay", "Judge recorded logs with any thresholds"),
+    # Earlier names. They keep working and are not listed.
+    "restore": CommandEntry(
+        HIDDEN, f"{_C}.healing:restore", "Resume what a reboot ended; now `resume --all`"
     ),
     "services": CommandEntry(
-        "See", "wakeful.cli.commands.services:services", "The hub and what runs in containers and tmux"
+        HIDDEN, f"{_C}.services:services", "The hub and its containers; now `agent list`"
     ),
-    "mute": CommandEntry(
-        "Heal", "wakeful.cli.commands.mute:mute", "No alerts about a session, project or code for a while"
-    ),
-    "unmute": CommandEntry("Heal", "wakeful.cli.commands.mute:unmute", "Tell about it again"),
-    "restore": CommandEntry(
-        "Heal", "wakeful.cli.commands.healing:restore", "Bring back what a reboot took along"
-    ),
-    "pause": CommandEntry(
-        "Heal", "wakeful.cli.commands.mute:pause", "Stop everything Wakeful would do by itself"
-    ),
-    "resume": CommandEntry("Heal", "wakeful.cli.commands.mute:resume", "End a pause"),
-    "up": CommandEntry("Run", "wakeful.cli.commands.daemon:up", "Start watching; --detach puts it behind"),
-    "down": CommandEntry("Run", "wakeful.cli.commands.daemon:down", "End the daemon; agents go on"),
-    "run": CommandEntry(
-        "Run", "wakeful.cli.commands.run:run", "Start an agent that Wakeful manages: run -- claude …"
-    ),
-    "attach": CommandEntry(
-        "Run", "wakeful.cli.commands.run:attach", "Go to the terminal of an agent or a session"
-    ),
-    "agent": CommandEntry(
-        "Run", "wakeful.cli.commands.agent:agent", "Agents of the hub: list, start, stop, restart-session"
-    ),
-    "work": CommandEntry(
-        "Run", "wakeful.cli.commands.work:work", "Hand out work: add, list, claim, heartbeat, complete, fail"
-    ),
-    "recover": CommandEntry(
-        "Recover", "wakeful.cli.commands.recover:recover", "Settle what a crash left of a program's journal"
-    ),
-    "checkpoint": CommandEntry(
-        "Recover", "wakeful.cli.commands.checkpoint:checkpoint", "Decide what goes on after a crash"
-    ),
-    "backlog": CommandEntry(
-        "Recover", "wakeful.cli.commands.backlog:backlog", "What is to be done: add, update, list, sync"
-    ),
-    "gateway": CommandEntry(
-        "Chat",
-        "wakeful.cli.commands.gateway:gateway",
-        "Answer a chat: messages become turns of managed sessions",
-    ),
-    "alerts": CommandEntry(
-        "Chat", "wakeful.cli.commands.alerts:alerts", "test: one message through every channel"
-    ),
-    "config": CommandEntry(
-        "Set up", "wakeful.cli.commands.config:config", "init, show, check, trust, import"
-    ),
-    "mcp": CommandEntry(
-        "Set up", "wakeful.mcp.command:mcp", "A server for agents that speak MCP; read-only by itself"
-    ),
-    "completion": CommandEntry(
-        "Set up", "wakeful.cli.completion:completion", "Let bash, zsh or fish complete words"
-    ),
-    "hooks": CommandEntry(
-        "Set up", "wakeful.cli.commands.hooks:hooks", "install, uninstall: what clients ask is known at once"
-    ),
-    "autostart": CommandEntry(
-        "Set up", "wakeful.cli.commands.autostart:autostart", "install, remove: kept running by systemd"
-    ),
+}
+# Words of other tools, with the command that does it here.
+_MEANT: Final = {
+    "list": "ls",
+    "ps": "ls",
+    "watch": "top",
+    "kill": "stop",
+    "end": "stop",
+    "start": "run",
+    "prompt": "send",
+    "say": "send",
+    "explain": "why",
+    "health": "why",
+    "revive": "resume",
+    "continue": "resume",
+    "restart": "resume",
+    "task": "work",
+    "web": "open",
 }
 
 
@@ -189,14 +181,25 @@ class NotLinux(WorldError):
 @click.command(
     cls=LazyGroup,
     entries=COMMANDS,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Example: wakeful up --detach && wakeful ls",
 )
-@click.version_option(__version__, message="wakeful %(version)s")
-def root() -> None:
-    """The truth about every agent session on this machine."""
+@click.version_option(__version__, "-V", "--version", message="wakeful %(version)s")
+@click.pass_context
+def root(context: click.Context) -> int:
+    """Watch the AI agents on this machine. Without a command: `top` on a terminal, `ls` in a pipe.
+
+    NAME is a session: its name, agent, tmux session, project or id, or a part of one.
+    """
     if sys.platform != "linux":
         raise NotLinux(platform=sys.platform)
+    return 0 if context.invoked_subcommand is not None else _invoke([_default_command()])
+
+
+def _default_command() -> str:
+    """`top` needs a terminal and its library."""
+    return "top" if is_terminal() and find_spec("textual") is not None else "ls"
 
 
 def run() -> int:
@@ -286,7 +289,7 @@ def _report_problem(problem: Exception) -> int:
         import traceback  # noqa: PLC0415 - a tenth of the start time, for debugging only
 
         traceback.print_exception(problem)
-    words = f"this is a bug of ours: {type(problem).__name__}: {problem} (WAKEFUL_DEBUG=1 shows where)"
+    words = f"this is a bug in Wakeful: {type(problem).__name__}: {problem} (WAKEFUL_DEBUG=1 shows where)"
     return print_error(words, BUG_EXIT_CODE, "bug")
 
 

@@ -26,7 +26,7 @@ VARIABLE = "_WAKEFUL_COMPLETE"
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, *, shell: str) -> int:
-    """Print the completion script of a shell: commands, options, and the ids and names the daemon knows.
+    """Print the completion script for a shell. It completes commands, options, ids and names.
 
     \b
     bash: eval "$(wakeful completion bash)"        in ~/.bashrc

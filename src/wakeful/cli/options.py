@@ -48,10 +48,35 @@ def json_option(command: Command) -> Command:
     return wrapped
 
 
-def session_argument(command: Command, *, like: str = "sessions_like") -> Command:
-    """Give a command the argument ID; BadSessionId is raised before any request."""
+def session_argument(command: Command) -> Command:
+    """Give a command the argument NAME; it gets the id of the session that it names, as `session_id`."""
+    return _named_session(command, acting=False)
+
+
+def acted_session_argument(command: Command) -> Command:
+    """The same for a command that acts: a part of a name alone needs a person's yes."""
+    return _named_session(command, acting=True)
+
+
+def _named_session(command: Command, *, acting: bool) -> Command:
+    @wraps(command)
+    def named(*, session_id: str, **kwargs: object) -> int:
+        from wakeful.cli.names import with_session  # noqa: PLC0415 - the help needs none of it
+
+        return with_session(session_id, lambda found: command(session_id=found, **kwargs), acting=acting)
+
+    return name_argument(named)
+
+
+def name_argument(command: Command, *, like: str = "sessions_like") -> Command:
+    """Give a command the argument NAME as it was typed, as `session_id`."""
+    return click.argument("session_id", metavar="NAME", shell_complete=completion_of(like))(command)
+
+
+def id_argument(command: Command) -> Command:
+    """Give a command the argument ID, of a session that may not be known yet; BadSessionId is raised at once."""
     return click.argument(
-        "session_id", metavar="ID", type=parse_session_id, shell_complete=completion_of(like)
+        "session_id", metavar="ID", type=parse_session_id, shell_complete=completion_of("sessions_like")
     )(command)
 
 

@@ -121,6 +121,25 @@ def wall_now() -> float:
     return time.clock_gettime(time.CLOCK_REALTIME)
 
 
+def is_terminal() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def read_choice(question: str) -> str:
+    """The typed line in lower case; empty at the end of input."""
+    sys.stdout.write(question)
+    sys.stdout.flush()
+    typed = ""
+    try:
+        typed = sys.stdin.readline()
+    finally:
+        if not typed.endswith("\n"):
+            # Ctrl-C or Ctrl-D: the next shell prompt begins on a line of its own.
+            sys.stdout.write("\n")
+    return typed.strip().lower()
+
+
 def plain_keeping_indent(line: str) -> str:
     """Plain text that keeps its leading and aligning spaces."""
     if line.isprintable():

@@ -92,7 +92,7 @@ def read(question: Callable[[SessionReader], T]) -> T:
         return question(DaemonReader(own_daemon()))
     except DaemonNotRunning:
         answer = question(LocalReader(_local_queries()))
-        print_note("no daemon: looked once, nothing is watched")
+        print_note("no daemon: checked once, nothing is watched")
         return answer
 
 

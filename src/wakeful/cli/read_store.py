@@ -31,7 +31,7 @@ def daemon_or_store(target: str, otherwise: Callable[[], msgspec.Struct]) -> Dae
         return own_daemon().get(target)
     except DaemonNotRunning:
         answer = local_answer(otherwise())
-        print_note("no daemon: as the store has it, nothing is watched")
+        print_note("no daemon: shown from the store, nothing is watched")
         return answer
 
 
@@ -49,7 +49,7 @@ def pause_in_store() -> PauseRecord | None:
     try:
         return read_stored_pause(_store_path())
     except WakefulError as error:
-        print_note(f"whether Wakeful is paused is not known: {error}")
+        print_note(f"unknown whether Wakeful is paused: {error}")
         return None
 
 

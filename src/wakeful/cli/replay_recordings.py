@@ -103,13 +103,13 @@ class NoSuchRecording(OperatorError):
 
 
 class FormatUnknown(OperatorError):
-    """{path}: cannot tell what log this is. Say so with --format claude, codex, tool-use, events or cases."""
+    """{path}: unknown log format. Name it with --format claude, codex, tool-use, events or cases."""
 
     code = "format-unknown"
 
 
 class NoRecordings(OperatorError):
-    """{path}: no recording in it. Recordings end in .jsonl or .jsonl.gz."""
+    """{path}: no recordings found. Recordings end in .jsonl or .jsonl.gz."""
 
     code = "nothing-recorded"
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from unicodedata import combining, east_asian_width
 
 from wakeful.cli.format.sessions import RowTone, SessionTableRow, short_ids
+from wakeful.core.text import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,6 +37,7 @@ _URGENT: Final = (RowTone.NEEDS_YOU, RowTone.PROBLEM)
 
 
 def print_rows(rows: Sequence[SessionTableRow], footer: Sequence[str] = ()) -> None:
+    footer = [plain(line) for line in footer]
     if sys.stdout.isatty():
         from rich.console import Console  # noqa: PLC0415 - costs as much as the rest of the command
 

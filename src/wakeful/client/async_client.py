@@ -184,7 +184,7 @@ class SessionsApiClient:
     async def stream_turn(
         self, provider: str, session_id: SessionId, key: str, epoch: int = 0
     ) -> AsyncIterator[TurnEvent]:
-        reader = client(provider).hearing(str(prompt_id_for(key)))
+        reader = client(provider).turn_reader(str(prompt_id_for(key)))
         async for event in self._turns.events(session_id, reader, epoch):
             yield event
 

@@ -20,19 +20,19 @@ class DaemonAway(WorldError, code="daemon-away"):
 
 
 class DaemonNotRunning(DaemonAway, code="daemon-not-running"):
-    """Wakeful is not running. Start it with `wakeful up`, or `wakeful up --detach` to keep it behind."""
+    """Wakeful is not running. Start it with `wakeful up`, or `wakeful up --detach` to run it in the background."""
 
 
 class DaemonSilent(DaemonAway, code="daemon-silent", retryable=True):
-    """The daemon did not answer within {seconds:.0f} s. `wakeful doctor` looks why."""
+    """The daemon did not answer within {seconds:.0f} s. Run `wakeful doctor` to find out why."""
 
 
 class DaemonUnreachable(DaemonAway, code="daemon-unreachable", retryable=True):
-    """The daemon could not be asked: {reason}."""
+    """Cannot connect to the daemon: {reason}."""
 
 
 class DaemonEnded(DaemonAway, code="daemon-ended"):
-    """The daemon ended while it was asked. What became of it: {where}"""
+    """The daemon stopped during the request. To see the result: {where}"""
 
 
 class DaemonRefused(WakefulError):
@@ -66,7 +66,7 @@ class DaemonFailed(DaemonRefused, OwnError, code="daemon-failed"):
 
 
 class DaemonVersionMismatch(WorldError, code="other-version"):
-    """The daemon's answer is not understood: it runs another version. `wakeful down`, then `wakeful up`."""
+    """The daemon runs another version. Restart it: `wakeful down`, then `wakeful up`."""
 
 
 @contextmanager

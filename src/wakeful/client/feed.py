@@ -1,7 +1,9 @@
 """Follows the daemon's push feed over the Unix socket, reconnects, and checks that the daemon answers.
 
-Nothing is polled. The whole list is requested once after every hello; from then on changes are pushed. Pings
-check the connection, so data shown as live was confirmed at most some ten seconds ago.
+The whole list is requested once after every hello; from then on changes are pushed. What is not pushed is in the
+overview, requested every ten seconds: notes such as open incidents, and how many sessions there are. A session that
+is gone is not announced: if the numbers differ, the whole list is requested again. Pings check the connection, so
+data shown as live was confirmed at most some ten seconds ago.
 """
 
 import asyncio
@@ -19,6 +21,8 @@ from wakeful.views.records import FEED_URL, FeedMessage, Overview, SessionList
 
 # A daemon whose loop hangs answers no ping: the connection is lost after both.
 PING_SECONDS: Final = 5.0
+# As often as the page asks.
+OVERVIEW_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 # Ten thousand changes at once have 15 MB.
 MESSAGE_BYTES_MAX: Final = 64 << 20
@@ -28,6 +32,9 @@ class FeedListener(Protocol):
     """Shows the feed. Its methods run in the loop of the connection."""
 
     def on_feed_status(self, overview: Overview) -> None: ...
+
+    def has_sessions_of(self, overview: Overview) -> bool:
+        """Whether as many sessions are shown as the daemon has."""
 
     def on_feed_sessions(self, page: SessionList) -> None: ...
 
@@ -41,11 +48,18 @@ class FeedListener(Protocol):
 class FeedConnection:
     """Keeps the connection open, reconnects, and reports when it is lost."""
 
-    def __init__(self, socket: str, listener: FeedListener, fetch: Callable[[], SessionList]) -> None:
+    def __init__(
+        self,
+        socket: str,
+        listener: FeedListener,
+        fetch: Callable[[], SessionList],
+        fetch_overview: Callable[[], Overview],
+    ) -> None:
         self._socket = socket
         self._listener = listener
-        # Blocks, so a thread runs it.
+        # Both block, so a thread runs them.
         self._fetch_blocking = fetch
+        self._fetch_overview_blocking = fetch_overview
         # Changes that arrive while the list is being fetched.
         self._buffered: list[SessionRecord] | None = None
         self._fetch_task: asyncio.Task[None] | None = None
@@ -74,10 +88,13 @@ class FeedConnection:
             max_size=MESSAGE_BYTES_MAX,
             compression=None,
         ) as connection:
+            checking = asyncio.create_task(self._check_overview(connection))
             try:
                 async for message in connection:
                     self._on_message(message, connection)
             finally:
+                checking.cancel()
+                await asyncio.gather(checking, return_exceptions=True)
                 await self._cancel_fetch()
         raise ConnectionResetError
 
@@ -86,9 +103,7 @@ class FeedConnection:
         if message.hello is not None:
             self._failures = 0
             self._listener.on_feed_status(message.hello)
-            if self._buffered is None:
-                self._buffered = []
-                self._fetch_task = asyncio.create_task(self._fetch_sessions(connection))
+            self._fetch_soon(connection)
         if message.agent is not None:
             self._listener.on_feed_agent(message.agent.id, message.agent.state)
         records = [each.record for each in message.changes]
@@ -96,6 +111,24 @@ class FeedConnection:
             self._buffered += records
         elif records:
             self._listener.on_feed_changes(records)
+
+    def _fetch_soon(self, connection: ClientConnection) -> None:
+        if self._buffered is None:
+            self._buffered = []
+            self._fetch_task = asyncio.create_task(self._fetch_sessions(connection))
+
+    async def _check_overview(self, connection: ClientConnection) -> None:
+        """Report the overview at intervals. Without it, reconnect."""
+        while True:
+            await asyncio.sleep(OVERVIEW_SECONDS)
+            try:
+                overview = await asyncio.to_thread(self._fetch_overview_blocking)
+            except WakefulError:
+                await connection.close()
+                return
+            self._listener.on_feed_status(overview)
+            if not self._listener.has_sessions_of(overview):
+                self._fetch_soon(connection)
 
     async def _fetch_sessions(self, connection: ClientConnection) -> None:
         """Report the whole list, then the changes that arrived meanwhile. Without the list, reconnect."""

@@ -14,7 +14,7 @@ READ_BYTES = 1 << 18
 
 
 class BrokenAnswer(OSError):
-    """The answer is not a whole HTTP answer."""
+    """The HTTP response is incomplete."""
 
 
 class TruncatedAnswer(BrokenAnswer):

@@ -86,7 +86,7 @@ def read_file(path: str, *, follow_symlink: bool = True) -> bytes:
     except OSError as problem:
         reason = problem.strerror
         if problem.errno == errno.ELOOP and not follow_symlink:
-            reason = "a symbolic link, which could show any file of yours: not followed"
+            reason = "a symbolic link: not followed, because it could expose any of your files"
         raise ConfigError(problems=f"{plain(path)}: {reason}") from problem
     if len(content) > FILE_BYTES_MAX:
         raise ConfigError(problems=f"{plain(path)}: larger than {FILE_BYTES_MAX} bytes")
@@ -200,7 +200,7 @@ def _unknown_section_text(name: str, value: object) -> str:
     key = next((each for each in KEYS.values() if each.short == name), None)
     if key is None:
         return f"{shown}: unknown. {_suggest_name(name, SECTIONS)}"
-    return f"{shown}: unknown outside of a section. Did you mean {key.name}? It stands under [{key.section}]."
+    return f"{shown}: unknown outside a section. Did you mean {key.name}? It belongs under [{key.section}]."
 
 
 def _parse_toml(content: bytes) -> tuple[str, dict[str, Any]]:
@@ -258,7 +258,7 @@ def _parse_list(setting: _Setting, key: ConfigKey) -> list[Any]:
     try:
         return decode_json(text, list[int] if key.kind == UserIds else list[str])
     except msgspec.DecodeError as problem:
-        reason = f"{setting.key}: {_format_value(text, key)} begins like a JSON list of texts and is none"
+        reason = f"{setting.key}: {_format_value(text, key)} begins like a JSON list of texts but is not one"
         ways = f'write ["one", "two"] or one{separator}two'
         raise ConfigError(problems=f"{setting.origin}: {reason}; {ways}") from problem
 

@@ -68,52 +68,55 @@ _ReadySeconds = Annotated[float, Meta(gt=0, le=READY_SECONDS_MAX)]
 
 
 AGENT_KEYS: Final[Mapping[str, TableKey]] = {
-    "runtime": TableKey(AgentRuntime, None, "docker or tmux", "Where it lives. Needed."),
+    "runtime": TableKey(AgentRuntime, None, "docker or tmux", "Where the agent runs. Required."),
     "command": TableKey(
-        _Program, None, 'a list of words, the program first, like ["claude"]', "What is run. Needed."
+        _Program, None, 'a list of words, the program first, like ["claude"]', "The command to run. Required."
     ),
     "image": TableKey(
         _Token,
         "",
         "the name of an image",
-        "docker only, and needed there. It has `sh`, `sleep`, `tmux` and the program.",
+        "Required for docker, and only for docker. The image must contain `sh`, `sleep`, `tmux` and the program.",
     ),
     "workdir": TableKey(
         FolderPath,
         "",
         "empty, or a path that begins with / or ~/",
-        "Where it works. In docker a path inside.",
+        "Working directory. For docker, a path in the container.",
     ),
     "env": TableKey(
         _Variables,
         (),
         'a list of names of variables, like ["ANTHROPIC_API_KEY"]',
-        "Passed through by name from the daemon's environment; values are never written down.",
+        "Variables to pass from the daemon's environment. Values are never stored.",
     ),
     "network": TableKey(
         _Token,
         "",
         "the name of a network",
-        'docker only. Empty: none at all. Claude Code needs one, like "bridge".',
+        'docker only. Empty: no network. Claude Code needs one, like "bridge".',
     ),
     "mounts": TableKey(
         _Mounts,
         (),
         'a list like ["~/code:/code:ro"]',
-        "docker only. host:container, with :ro if it may not write.",
+        "docker only. host:container; add :ro for read-only.",
     ),
-    "user": TableKey(_Token, "", "a user, or uid:gid", "docker only. Empty: the image's own."),
+    "user": TableKey(_Token, "", "a user, or uid:gid", "docker only. Empty: the user of the image."),
     "ready": TableKey(
-        str, "", "a regular expression", "Its screen shows this once it is ready. Empty: not asked."
+        str, "", "a regular expression", "Text on its screen when it is ready. Empty: no check."
     ),
     "ready_seconds": TableKey(
         _ReadySeconds,
         READY_SECONDS,
         f"a number of seconds above 0, {READY_SECONDS_MAX} at most",
-        "It must be ready by then.",
+        "Time limit for the start.",
     ),
     "restart": TableKey(
-        Restart, Restart.MANUAL, "manual or auto", "Who brings a stale one back: a person, or Wakeful, once."
+        Restart,
+        Restart.MANUAL,
+        "manual or auto",
+        "Who restarts a stale agent: you (manual), or Wakeful once (auto).",
     ),
 }
 DOCKER_ONLY: Final = ("image", "network", "mounts", "user")
@@ -190,11 +193,11 @@ class ConfigError(OperatorError, code="bad-config"):
 
 
 class HomeMissing(ConfigError, code="home-missing"):
-    """HOME is not set, so there is no place to look in. Set HOME, or WAKEFUL_HOME to a folder of your own."""
+    """HOME is not set. Set HOME, or set WAKEFUL_HOME to a folder of your own."""
 
 
 class HomeNotThere(ConfigError, code="home-not-there"):
-    """HOME is {shown!r}, and there is no such folder. Set HOME to yours, or WAKEFUL_HOME to a folder of your own."""
+    """HOME is {shown!r}, but this folder does not exist. Correct HOME, or set WAKEFUL_HOME to a folder of your own."""
 
 
 class PathNotAbsolute(ConfigError, code="path-not-absolute"):
@@ -380,7 +383,7 @@ _ALLOWED: Final[Mapping[Any, str]] = {
     RunawayResponse: "notify or revive",
     _Path: "empty, or a path that begins with / or ~/",
     _Url: "empty, or an address that begins with https:// or http://",
-    _PingUrl: "empty, or an address that begins with https:// or http://; it is shown to nobody",
+    _PingUrl: "empty, or an address that begins with https:// or http://; it is never shown",
     _RedisUrl: "empty, or redis://, rediss:// or unix:// and an address",
     _StoreUrl: "empty, or sqlite:/// and an absolute path",
     _Repository: "empty, or owner/name",
@@ -388,8 +391,8 @@ _ALLOWED: Final[Mapping[Any, str]] = {
     _Names: 'a list of names, like ["popoto"]',
     _Patterns: 'a list of names of variables, * for any letters, like ["MY_*"]',
     str: "any text",
-    Secret: "any text; it is shown to nobody",
-    _Secrets: "a list of addresses; they are shown to nobody",
+    Secret: "any text; it is never shown",
+    _Secrets: "a list of addresses; they are never shown",
 }
 # Lists of paths are written as in PATH in the environment, other lists with commas; all of them also in JSON.
 LISTS: Final[Mapping[Any, str]] = {

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class StateDirUnusable(WorldError, code="home-unusable"):
-    """The state folder {folder} cannot be made: {reason}. Set WAKEFUL_HOME to a folder that can be written to."""
+    """Cannot create the state folder {folder}: {reason}. Set WAKEFUL_HOME to a writable folder."""
 
 
 def require_home(environ: Mapping[str, str]) -> None:

@@ -20,15 +20,15 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{43}\n?\Z")
 
 
 class TokenFileUnsafe(OperatorError, code="token-file-unsafe"):
-    """{path} can be read by others or is not yours, so its token is no secret. Run: chmod 600 {path}"""
+    """{path} is readable by other users or is not yours, so its token is not secret. Run: chmod 600 {path}"""
 
 
 class TokenFileLink(OperatorError, code="token-file-link"):
-    """{path} is a symbolic link, and a token is never read through one. Remove it; the next start makes a new one."""
+    """{path} is a symbolic link. Wakeful does not read a token through a link. Remove it; the next start creates a new file."""
 
 
 class TokenFileBroken(OperatorError, code="token-file-broken"):
-    """{path} holds no token of ours. Delete it; the next start makes a new one."""
+    """{path} does not contain a Wakeful token. Delete it; the next start creates a new one."""
 
 
 def load_or_create_token(path: Path) -> str:

@@ -51,7 +51,7 @@ class TrustFile:
             return decode_json(Path(self._path).read_bytes(), dict[str, str])
         except FileNotFoundError:
             return {}
-        except msgspec.DecodeError as problem:
+        except (OSError, msgspec.DecodeError) as problem:
             raise TrustDamaged(path=self._path) from problem
 
 

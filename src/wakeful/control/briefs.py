@@ -14,12 +14,12 @@ from wakeful.core.errors import OperatorError
 from wakeful.core.managed_session import PaneAddress
 from wakeful.judging.wording import format_length, quote
 
-# Further calls are counted: an agent does not check more than a handful one by one.
+# Further calls are only counted: an agent does not check many one by one.
 CALLS_NAMED_MAX: Final = 8
 # The beginnings of all prompts by Wakeful itself.
 BRIEF_PREFIX: Final = "Wakeful: "
 WAKE_PREFIX: Final = "Wakeful wakes the agent "
-# In bytes as well: logs are read as such.
+# As bytes, for the readers of logs.
 OWN_PROMPT_PREFIXES: Final = (BRIEF_PREFIX.encode(), WAKE_PREFIX.encode())
 
 
@@ -84,18 +84,18 @@ def prompt_problem(prompt: str, bytes_max: int) -> str | None:
 
 
 class NestedTerminal(OperatorError, code="nested-terminal"):
-    """You are inside of another tmux server, and a session within a session takes every key twice. Detach first, or open another terminal and run: {command}"""
+    """You are inside another tmux server, where every key would be read twice. Detach first, or run this in another terminal: {command}"""
 
 
 def attach_argv(pane: PaneAddress, inside: str | None) -> tuple[str, ...]:
     """The command to run; `inside` is the caller's $TMUX. Raises NestedTerminal inside another server."""
     tmux = ("tmux", "-u", "-S", pane.socket)
-    # Otherwise a pane that is not the active one of its window would not be shown.
-    shown = ("select-window", "-t", pane.target, ";", "select-pane", "-t", pane.target, ";")
+    # Otherwise tmux shows the active pane of the window.
+    select = ("select-window", "-t", pane.target, ";", "select-pane", "-t", pane.target, ";")
     if not inside:
-        return (*tmux, *shown, "attach-session", "-t", pane.target)
+        return (*tmux, *select, "attach-session", "-t", pane.target)
     if inside.partition(",")[0] == pane.socket:
-        return (*tmux, *shown, "switch-client", "-t", pane.target)
+        return (*tmux, *select, "switch-client", "-t", pane.target)
     raise NestedTerminal(command=f"tmux -S {pane.socket} attach-session -t {pane.session}")
 
 
@@ -106,7 +106,7 @@ class ContainerAttach(Struct, frozen=True):
     leave: tuple[str, ...]
 
 
-# Every such container has sh and tmux. A tmux option stores which client this attachment is.
+# Every such container has sh and tmux. A tmux option stores the pid of the attached client.
 _ATTACH_SCRIPT: Final = """\
 (tmux set-option -gq "$0" "$(sh -c 'echo $PPID')"; exec "$@")
 code=$?; tmux set-option -gqu "$0" 2>/dev/null; exit $code
@@ -123,7 +123,8 @@ def container_attach(argv: Sequence[str], mark: str) -> ContainerAttach:
     """The engine's attach command, `… exec -it CONTAINER tmux …`, marked so that this attachment can be ended."""
     at = list(argv).index("tmux")
     engine, tmux, option = argv[:at], argv[at:], f"@wakeful-visit-{mark}"
-    unseen = [word for word in engine if word != "-it"]
+    without_terminal = [word for word in engine if word != "-it"]
     return ContainerAttach(
-        (*engine, "sh", "-c", _ATTACH_SCRIPT, option, *tmux), (*unseen, "sh", "-c", _DETACH_SCRIPT, option)
+        (*engine, "sh", "-c", _ATTACH_SCRIPT, option, *tmux),
+        (*without_terminal, "sh", "-c", _DETACH_SCRIPT, option),
     )

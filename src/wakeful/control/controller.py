@@ -34,7 +34,7 @@ from wakeful.core.managed_session import SESSION_VARIABLE, ManagedSession, PaneA
 from wakeful.core.process import Process, ProcessState
 from wakeful.effects.rules import Effect
 from wakeful.judging import interrupted_calls as effects
-from wakeful.judging.available_actions import OBSERVING
+from wakeful.judging.available_actions import OBSERVING, adoption_refusal
 from wakeful.judging.evidence import AgentProcess, Pane, why_final
 from wakeful.judging.session_record import safe
 from wakeful.judging.summary import still_running_text
@@ -46,7 +46,7 @@ from wakeful.storage.base import ActionOutcome
 
 
 class RemoteCallInterrupted(WorldError, code="cut-off-elsewhere", http_status=409, exit_code=1):
-    """{shown} was cut off inside {calls}, which may have happened. Look what is there, then: wakeful session revive {shown} --yes"""
+    """{shown} was interrupted during {calls}; the call may have taken effect. Check, then run: wakeful resume {shown} --yes"""
 
 
 class InterruptedCallClassifier(Protocol):
@@ -63,11 +63,15 @@ class RuleClassifier:
 
 
 class AgentProcessAlive(WorldError, code="holder-alive", http_status=409, exit_code=1):
-    """{shown} is run by process {pid} since {since}: one conversation has one owner. Stop that one first."""
+    """{shown} is in use by process {pid} since {since}. A conversation has one owner: stop that process first."""
 
 
 class CannotResume(OperatorError, code="cannot-resume", http_status=409):
-    """{shown} cannot be continued: {reason}."""
+    """{shown} cannot be resumed: {reason}."""
+
+
+class CannotAdopt(CannotResume):
+    """{shown} cannot be handed over: {reason}."""
 
 
 def remote_interrupted_calls(
@@ -80,7 +84,7 @@ def remote_interrupted_calls(
 
 
 def refuse_unchecked_calls(session: TrackedSession, classifier: InterruptedCallClassifier) -> None:
-    """A resumed agent may repeat an interrupted call to the outside: a person has to check first."""
+    """Raises RemoteCallInterrupted: a resumed agent may repeat such a call, so a person has to check first."""
     calls = remote_interrupted_calls(session, classifier)
     if calls:
         named = "; ".join(f"{each.tool} {quote(each.verdict.words)}" for each in calls)
@@ -97,8 +101,8 @@ def brief_of(session: TrackedSession, now: float, context: str) -> str | None:
         )
         for call in session.activity.calls.values()
     ]
-    told = brief(calls, [safe(orphan.command) for orphan in session.presence.orphans])
-    return f"{told} {context}".strip()
+    text = brief(calls, [safe(orphan.command) for orphan in session.presence.orphans])
+    return f"{text} {context}".strip()
 
 
 def managed_session_of(
@@ -114,8 +118,9 @@ def managed_session_of(
     identity, pane = session.subject, session.presence.pane
     cwd = session.activity.cwd or session.presence.cwd
     conversation = session.activity.conversation_id or identity.conversation_id
-    if program is None or cwd is None or conversation is None:
-        raise CannotResume(shown=identity.id, reason="only Claude Code and Codex sessions can be handed over")
+    refused = adoption_refusal(identity, session.activity, session.presence)
+    if refused or program is None or cwd is None or conversation is None:
+        raise CannotAdopt(shown=identity.id, reason=refused)
     in_pane = pane is not None and pane.sight is ProcessState.ALIVE
     return ManagedSession(
         session_id=identity.id,
@@ -185,7 +190,7 @@ class SessionController:
     async def run(self, request: RunRequest, key: str | None = None) -> ActionRecord:
         """Start a new managed session. Raises the errors of the plan and the driver; then nothing was started.
 
-        A session started by a key is found by it again, if the client accepts names.
+        `session_started_by` finds a session by the key of its start, if the client accepts names.
         """
         return await self._starter.run(request, key)
 
@@ -202,27 +207,30 @@ class SessionController:
         return None
 
     def reach(self, session_id: SessionId) -> Reachability:
-        """Whether a prompt would arrive at this session now, checked with its driver, and with tmux if it is in a pane.
+        """Whether a prompt would arrive at this session now, by its driver, and by tmux if it is in a pane.
 
-        Also whether it never will again, and the action under way: an agent's own evidence does not show these.
+        Also whether no prompt ever will again, and the action under way: an agent's own evidence does not show these.
         """
         underway = self._gate.pending_state(session_id)
         session = self._registry.sessions.get(session_id)
-        managed = (
-            (self._current_address(session) or self._drivers.agent_session_of(session))
-            if session is not None
-            else None
-        )
+        managed = None
+        if session is not None:
+            managed = self._current_address(session) or self._drivers.agent_session_of(session)
         if session is None or managed is None or managed.is_ended:
             return Reachability(ours=True, underway=underway)
-        pane, speaker = session.presence.pane, self._drivers.prompt_driver(managed.driver)
-        shown = managed.driver != "tmux" or (pane is not None and pane.runtime is ProcessState.ALIVE)
+        pane, driver = session.presence.pane, self._drivers.prompt_driver(managed.driver)
+        has_pane = managed.driver != "tmux" or (pane is not None and pane.runtime is ProcessState.ALIVE)
         # A dialog takes no prompt; typed text could answer it.
-        path_open = shown and session.presence.dialog is None and speaker.is_open(managed)
+        path_open = has_pane and session.presence.dialog is None and driver.is_open(managed)
         # The tmux server of the pane is gone; its socket may still be there.
         server_gone = managed.driver == "tmux" and pane is not None and pane.runtime is ProcessState.DEAD
-        path_lost = not path_open and (server_gone or speaker.is_lost(managed))
+        path_lost = not path_open and (server_gone or driver.is_lost(managed))
         return Reachability(ours=True, path_open=path_open, path_lost=path_lost, underway=underway)
+
+    def is_per_turn(self, managed: ManagedSession) -> bool:
+        """Whether its client runs one process for each turn, which is started with its prompt."""
+        driver = self._drivers.get(managed.driver)
+        return driver is not None and driver.per_turn
 
     def needs_approval(self, session_id: SessionId) -> bool:
         """Whether a resume is refused until a person has checked the interrupted calls."""
@@ -251,41 +259,40 @@ class SessionController:
             or self._drivers.agent_session_of(session)
             or self._managed_sessions.get(session_id)
         )
-        speaker = self._drivers.prompt_driver(managed.driver)
+        prompt_driver = self._drivers.prompt_driver(managed.driver)
         environ = None if caller is None else environment(caller)
 
-        def objection() -> str | None:
+        def refusal_reason() -> str | None:
             if self._mode == "observe":
                 return OBSERVING
             # A client with one process per turn starts one for a prompt; its driver declines while one lives. With
-            # `again`, a process that is gone may have had the prompt, and only the driver knows.
-            driver = self._drivers.get(managed.driver)
-            is_per_turn = driver is not None and driver.per_turn
-            if not again and not is_per_turn and not session.presence.living_processes:
+            # `again`, a process that is gone may have had the prompt, and only the driver can tell.
+            if not again and not self.is_per_turn(managed) and not session.presence.living_processes:
                 return f"its process is gone: `wakeful session resume {session.subject.id}` brings it back"
             return _dialog_reason(session) or unless()
 
         epoch = 0
 
-        async def delivered(current: ManagedSession) -> ActionResult:
+        async def perform(current: ManagedSession) -> ActionResult:
             nonlocal epoch
-            if key is not None and isinstance(speaker, KnowsPrompts):
-                result = await speaker.deliver_once(
+            if key is not None and isinstance(prompt_driver, KnowsPrompts):
+                result = await prompt_driver.deliver_once(
                     current, prompt, str(prompt_id_for(key)), again=again, environ=environ
                 )
             elif again:
                 return ActionResult(ActionOutcome.UNVERIFIED, INTERRUPTED)
             else:
-                result = await speaker.deliver(current, prompt, environ)
+                result = await prompt_driver.deliver(current, prompt, environ)
             epoch = 0 if result.by_earlier else current.epoch
-            kept = result.hosting or current
-            taken = result.outcome is ActionOutcome.CONFIRMED and kept.note
-            return replace(result, hosting=replace(kept, note="")) if taken else result
+            after = result.hosting or current
+            # A confirmed prompt clears the note about an earlier one.
+            if result.outcome is ActionOutcome.CONFIRMED and after.note:
+                return replace(result, hosting=replace(after, note=""))
+            return result
 
         intent = ActionIntent(prompt_chars=len(prompt))
-        return replace(
-            await self._run_action(ActionKind.DELIVER, session, intent, objection, delivered), epoch=epoch
-        )
+        record = await self._run_action(ActionKind.DELIVER, session, intent, refusal_reason, perform)
+        return replace(record, epoch=epoch)
 
     async def questions(self, text: str) -> tuple[PermissionQuestion, ...]:
         session, _ = self._find_managed(text)
@@ -324,7 +331,7 @@ class SessionController:
         session, managed = self._find_managed(text)
         driver = self._drivers[managed.driver]
 
-        async def stopped(current: ManagedSession) -> ActionResult:
+        async def perform(current: ManagedSession) -> ActionResult:
             stopped, by = (final, by_gateway) if final else (current.stopped, current.by_gateway)
             await self._managed_sessions.save(replace(current, stopped=stopped, by_gateway=by))
             return await driver.stop(current)
@@ -334,18 +341,18 @@ class SessionController:
             session,
             ActionIntent(planned=self._current_address(session), final=final),
             lambda: OBSERVING if self._mode == "observe" else None,
-            stopped,
+            perform,
         )
 
     async def end_process(self, text: str) -> ActionRecord:
         """End its process as a crash would: its turn is not over, and the tools of the turn are left as they are."""
-        session, _managed = self._find_managed(text)
+        session, _ = self._find_managed(text)
 
-        async def killed(current: ManagedSession) -> ActionResult:
-            seen = await self._processes.kill(SESSION_VARIABLE, current.session_id)
-            if not seen:
+        async def perform(current: ManagedSession) -> ActionResult:
+            states = await self._processes.kill(SESSION_VARIABLE, current.session_id)
+            if not states:
                 return ActionResult(ActionOutcome.INEFFECTIVE, "it has no process")
-            if any(each is not ProcessState.DEAD for each in seen):
+            if any(each is not ProcessState.DEAD for each in states):
                 return ActionResult(ActionOutcome.UNVERIFIED, "its process was killed and not seen dead")
             return ActionResult(ActionOutcome.CONFIRMED, "its process was killed")
 
@@ -353,12 +360,8 @@ class SessionController:
             ActionKind.STOP,
             session,
             ActionIntent(planned=self._current_address(session)),
-            lambda: (
-                (OBSERVING if self._mode == "observe" else None)
-                or self._dead_reason(session)
-                or self._stopped_reason(session)
-            ),
-            killed,
+            lambda: self._dead_reason(session) or self._stopped_reason(session),
+            perform,
         )
 
     async def resume(
@@ -387,7 +390,7 @@ class SessionController:
         driver = self._drivers[managed.driver]
 
         async def perform(intent_id: str) -> ActionResult:
-            # Only after the last check: a new epoch fences processes of the old one.
+            # After the last check: a new epoch fences processes of the old one.
             following = await self._managed_sessions.advance_epoch(
                 self._managed_sessions.get(managed.session_id)
             )
@@ -405,7 +408,7 @@ class SessionController:
             )
             result = await driver.resume(self._current_address(session) or following, request)
             if result.hosting is not None:
-                # Before the gate opens for the next action, which must find the new process.
+                # Inside the gate: the next action must find the new process.
                 await self._managed_sessions.save_result(replace(result.hosting, adopted=managed.adopted))
             return result
 
@@ -428,19 +431,15 @@ class SessionController:
         session, managed = self._find_managed(text)
         self._refuse_while_alive(session)
         async with self._gate.lock_for(managed.session_id):
-            if (begun := self.session_started_by(key)) is not None:
-                await self._managed_sessions.save(
-                    replace(self._managed_sessions.get(managed.session_id), heir=begun)
-                )
-                return ActionRecord(
-                    key, ActionKind.START, begun, ActionOutcome.CONFIRMED, "it was begun before Wakeful ended"
-                )
+            current = self._managed_sessions.get(managed.session_id)
+            if (started := self.session_started_by(key)) is not None:
+                await self._managed_sessions.save(replace(current, heir=started))
+                words = "it was begun before Wakeful ended"
+                return ActionRecord(key, ActionKind.START, started, ActionOutcome.CONFIRMED, words)
             # An action before this one may have resumed it.
             if (reason := self._owner_alive_reason(session) or self._stopped_reason(session)) is not None:
                 raise CannotResume(shown=managed.session_id, reason=reason)
-            return await self._start_replacement(
-                session, self._managed_sessions.get(managed.session_id), context, key
-            )
+            return await self._start_replacement(session, current, context, key)
 
     async def _start_replacement(
         self, session: TrackedSession, managed: ManagedSession, context: str, key: str
@@ -470,8 +469,8 @@ class SessionController:
     async def adopt(self, text: str, *, named: str | None = None, name: str | None = None) -> ManagedSession:
         """Manage a session that was only watched. Raises ConversationHeld, CannotResume, NameTaken, HostedByAgent.
 
-        `named`: the tmux session that is gone and will be made again. `name`: the session's name from now on, also of
-        one that is managed already.
+        `named`: the ended tmux session, which a resume makes again. `name`: the new name, also for a session that is
+        managed already.
         """
         session = self._registry.find(text)
         session_id = session.subject.id
@@ -486,8 +485,8 @@ class SessionController:
         return managed
 
     async def _claim(self, session: TrackedSession, named: str | None) -> ManagedSession:
-        holder = self._only_agent_process(session)
-        process = holder.process if holder is not None else None
+        agent_process = self._only_agent_process(session)
+        process = agent_process.process if agent_process is not None else None
         lease = await self._managed_sessions.claim(session.subject.id, process)
         try:
             managed = managed_session_of(
@@ -518,13 +517,13 @@ class SessionController:
     def running_tools_text(self, session_id: SessionId) -> str:
         """The commands that outlived their agent and run now, as text; empty if there are none."""
         session = self._registry.sessions.get(session_id)
-        left = session.presence.orphans if session is not None else ()
+        orphans = session.presence.orphans if session is not None else ()
         return still_running_text(
-            [each for each in left if self._processes.state_of(each.process) is not ProcessState.DEAD]
+            [each for each in orphans if self._processes.state_of(each.process) is not ProcessState.DEAD]
         )
 
     def _stopped_reason(self, session: TrackedSession) -> str | None:
-        """Checked again inside the gate: a person may have stopped the session while it was being resumed."""
+        """Why no automatic action may resume it, checked inside the gate: a person may have stopped it meanwhile."""
         managed = self._managed_sessions.find(session.subject.id)
         if not self._automatic or managed is None or not managed.is_ended:
             return None
@@ -544,15 +543,12 @@ class SessionController:
     ) -> ActionRecord:
         session_id = session.subject.id
 
-        async def guarded(_intent_id: str) -> ActionResult:
+        async def perform_if_owned(_intent_id: str) -> ActionResult:
             managed = self._current_address(session)
-            guest = (
-                self._drivers.agent_session_of(session)
-                if managed is None and action is ActionKind.DELIVER
-                else None
-            )
-            if guest is not None:
-                return await perform(guest)
+            if managed is None and action is ActionKind.DELIVER:
+                agent_session = self._drivers.agent_session_of(session)
+                if agent_session is not None:
+                    return await perform(agent_session)
             if managed is None:
                 return ActionResult(ActionOutcome.DECLINED, NOT_MANAGED_ANY_MORE)
             if not await self._managed_sessions.confirm_lease(managed):
@@ -563,7 +559,7 @@ class SessionController:
             return result
 
         record, _ = await self._gate.execute(
-            action, session_id, intent, precondition, guarded, by_itself=self._automatic
+            action, session_id, intent, precondition, perform_if_owned, by_itself=self._automatic
         )
         return record
 

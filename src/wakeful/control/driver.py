@@ -50,12 +50,12 @@ class StartRequest(Struct, frozen=True):
 
 
 class ActionResult(Struct, frozen=True):
-    """The observed effect of an action: `recovered` if it was seen, `ineffective` if not, `unverified` if unknown."""
+    """The outcome of an action, as it was observed."""
 
     outcome: ActionOutcome
     words: str
     hosting: ManagedSession | None = None
-    # The unexpected text of the agent or its client.
+    # Unexpected text of the agent or its client.
     untrusted: str = ""
     # An earlier process had the prompt.
     by_earlier: bool = False
@@ -77,7 +77,7 @@ class PermissionReply(StrEnum):
 
 
 class PromptDriver(Protocol):
-    """One way of giving a session a prompt."""
+    """Delivers prompts to sessions of one kind."""
 
     def is_open(self, managed: ManagedSession) -> bool:
         """Whether a prompt would arrive now, by a cheap check."""
@@ -95,7 +95,7 @@ class PromptDriver(Protocol):
 
 
 class Driver(PromptDriver, Protocol):
-    """One way of hosting a session."""
+    """Performs all actions on sessions of one kind."""
 
     @property
     def name(self) -> str: ...
@@ -170,7 +170,7 @@ class NamedByClient(Protocol):
 
 
 class TypedText(Struct, frozen=True):
-    """A text that was being typed, since `at`, when Wakeful ended, and its fate.
+    """A text that was being typed, since `at`, when Wakeful ended, and what became of it.
 
     `is_command`: the command to start the agent; a prompt would follow it.
     """
@@ -187,10 +187,10 @@ class TypingDriver(Protocol):
     """A driver that types: unfinished text may be in an input line after Wakeful ended."""
 
     async def recover_typed(self) -> list[TypedText]:
-        """The fate of every unfinished text. It is removed from its input line, never sent."""
+        """Remove every unfinished text from its input line; it is never sent. Returns what became of each."""
 
     def forget_typed(self, session_id: SessionId) -> None:
-        """Forget this session's text: its fate is stored."""
+        """Forget this session's text: the outcome is stored."""
 
 
 class HostProcesses(Protocol):
@@ -209,23 +209,23 @@ class HostProcesses(Protocol):
         """The daemon's own environment."""
 
     async def kill(self, variable: str, value: str) -> Sequence[ProcessState]:
-        """Kill the agents with exactly this variable, and none of their tools; how each was seen afterwards."""
+        """Kill the agents with exactly this variable, and none of their tools; returns the state of each afterwards."""
 
     def open_event_log(self, name: str, process: Process, cwd: str) -> None:
         """Open the event log by which a program without a conversation is watched."""
 
 
 class ConversationUnknown(OperatorError, code="conversation-unknown"):
-    """There is no conversation {conversation} below {folder}. `wakeful ls --all` shows where it was held."""
+    """No conversation {conversation} in {folder}. Find its folder with `wakeful ls --all`."""
 
 
 class PromptRefused(OperatorError, code="prompt-refused"):
-    """This prompt cannot be delivered: {reason}."""
+    """This prompt cannot be sent: {reason}."""
 
 
 class LinesRefused(PromptRefused):
-    """This prompt cannot be delivered: this program would take each of its lines for a prompt of its own."""
+    """This prompt cannot be sent: the program would read each line as a separate prompt."""
 
 
 class ArgumentRefused(OperatorError, code="argument-refused"):
-    """{program} is driven by Wakeful here: {argument!r} cannot be given with it. {advice}"""
+    """{argument!r} cannot be used when Wakeful runs {program}. {advice}"""

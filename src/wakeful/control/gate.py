@@ -38,7 +38,7 @@ INTERRUPTED: Final = "Wakeful ended in the middle of it and nobody saw what it d
 
 
 class ActionKind(StrEnum):
-    """What can be done to an agent."""
+    """The actions on an agent."""
 
     START = "start"
     RESUME = "resume"
@@ -55,7 +55,7 @@ class ActionIntent(Struct, frozen=True):
     # Only the length of a prompt: its text is not stored twice.
     prompt_chars: int = 0
     question_id: str = ""
-    # A stop that a person asked for: nothing resumes the session.
+    # The stop that a person asked for: nothing resumes the session.
     final: bool = False
 
 
@@ -97,26 +97,26 @@ class GateListener(Protocol):
 
 
 class ActionGate:
-    """The only way to a driver. `forbidden` stops the actions that no person asked for, as a pause does."""
+    """The only path to a driver. `automatic_precondition`: for actions that no person asked for, such as a pause."""
 
     def __init__(
         self,
         store: Store,
         clock: Clock,
         listener: GateListener,
-        forbidden: Precondition = lambda: None,
+        automatic_precondition: Precondition = lambda: None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._listener = listener
-        self._automatic_precondition = forbidden
+        self._automatic_precondition = automatic_precondition
         self._pending_states: dict[SessionId, State] = {}
         self._locks: defaultdict[SessionId, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._completed_counts: Counter[SessionId] = Counter()
         self._last_prompts: dict[SessionId, Instant] = {}
 
     def completed_count(self, session_id: SessionId) -> int:
-        """The number of completed actions on this session. If it grows, another action came first."""
+        """The number of actions on this session that were not declined. If it grows, another action came first."""
         return self._completed_counts[session_id]
 
     def pending_state(self, session_id: SessionId) -> State | None:
@@ -141,17 +141,17 @@ class ActionGate:
         *,
         by_itself: bool = False,
     ) -> tuple[ActionRecord, ManagedSession | None]:
-        """Perform the action unless `precondition` objects. A driver's error means that nothing was done, and is raised.
+        """Perform the action unless `precondition` gives a reason not to. Raises the driver's error: nothing was done.
 
-        `by_itself`: no person asked for it, so `forbidden` (a pause) is a precondition as well.
+        `by_itself`: no person asked for it, so `automatic_precondition` (a pause) applies as well.
         """
 
-        def objection() -> str | None:
+        def refusal_reason() -> str | None:
             return (self._automatic_precondition() if by_itself else None) or precondition()
 
         async def locked() -> tuple[ActionRecord, ManagedSession | None]:
             async with self._locks[session_id]:
-                return await self._execute(action, session_id, intent, objection, perform)
+                return await self._execute(action, session_id, intent, refusal_reason, perform)
 
         # Shielded: if the caller disconnects, an action that has begun is still finished and stored.
         return await asyncio.shield(locked())
@@ -197,7 +197,7 @@ class ActionGate:
     async def _attempt(
         self, intent: Intent, precondition: Precondition, perform: PerformAction
     ) -> ActionResult:
-        """Check again, since storing took time; then act."""
+        """Check again, because the store took time; then act."""
         self._listener.refresh(intent.session_id)
         if (reason := precondition()) is not None:
             return ActionResult(ActionOutcome.DECLINED, reason)
@@ -229,7 +229,7 @@ FindStarted = Callable[[ManagedSession, str, Sequence[Process]], Awaitable[Actio
 async def find_no_start(
     _planned: ManagedSession, _intent_id: str, _carriers: Sequence[Process]
 ) -> ActionResult | None:
-    """For clients that get the name of their conversation."""
+    """For clients that do not name their conversation: there is nothing to find."""
     return None
 
 
@@ -239,85 +239,132 @@ async def reconcile(
     managed_sessions: ManagedSessions,
     processes: HostProcesses,
     typed: Sequence[TypedText] = (),
-    find_begun: FindStarted = find_no_start,
+    find_started: FindStarted = find_no_start,
 ) -> list[ActionResult]:
-    """Conclude every open intent with what can be seen now, oldest first.
+    """Conclude every open intent by the state of the host now, oldest first.
 
-    `typed`: the fate of texts that were being typed into terminals.
+    `typed`: the texts that were being typed into terminals, and what became of them.
     """
+    reconciler = _Reconciler(managed_sessions, processes, find_started)
     concluded = []
     for intent in await store.open_intents():
-        purpose = _read_intent(intent)
-        # A text from before the intent was typed for another one, which is concluded.
+        # An older text was typed for another intent, which is concluded.
         texts = [each for each in typed if each.session_id == intent.session_id and each.at >= intent.at]
         text = max(texts, key=lambda each: each.at, default=None)
-        prompted = text.seen if text is not None else None
-        if text is not None and text.is_command:
-            # A prompt is typed after the command that starts its agent.
-            prompted = ActionResult(ActionOutcome.INEFFECTIVE, "the text was not typed, nothing was sent")
-        if text is not None and text.is_command and text.seen.outcome is ActionOutcome.INEFFECTIVE:
-            # The command that was to start it never ran.
-            result = text.seen
-        elif (
-            begun := await _find_started(intent, purpose, managed_sessions, processes, find_begun)
-        ) is not None:
-            result = begun
-            prompted = begun if begun.outcome is ActionOutcome.CONFIRMED else None
-        else:
-            result = _infer_result(intent, purpose, managed_sessions, processes, prompted)
-        await _apply_result(intent, purpose, result, managed_sessions, prompted)
+        result = await reconciler.reconcile(intent, _read_intent(intent), text)
         await gate.conclude(intent, result)
         concluded.append(result)
     return concluded
 
 
-async def _find_started(
-    intent: Intent,
-    purpose: ActionIntent,
-    managed_sessions: ManagedSessions,
-    processes: HostProcesses,
-    find_begun: FindStarted,
-) -> ActionResult | None:
-    """The conversation of a start that got its name after Wakeful ended, claimed now; None if there is none."""
-    planned = purpose.planned
-    if intent.act != ActionKind.START or planned is None or planned.conversation_id:
-        return None
-    carriers = processes.processes_with_variable(INTENT_VARIABLE, intent.id)
-    result = await find_begun(planned, intent.id, carriers)
-    if result is None or result.hosting is None:
-        return None
-    try:
-        lease = await managed_sessions.claim(result.hosting.session_id, result.hosting.process)
-    except ConversationHeld as problem:
-        return ActionResult(ActionOutcome.UNVERIFIED, str(problem))
-    return replace(result, hosting=replace(result.hosting, epoch=lease.epoch))
+class _Reconciler:
+    """Finds the result of an open intent. `purpose` is what the intent was for; `prompted`: the fate of its prompt."""
 
+    def __init__(
+        self, managed_sessions: ManagedSessions, processes: HostProcesses, find_started: FindStarted
+    ) -> None:
+        self._managed_sessions = managed_sessions
+        self._processes = processes
+        self._find_started_by_client = find_started
 
-async def _apply_result(
-    intent: Intent,
-    purpose: ActionIntent,
-    result: ActionResult,
-    managed_sessions: ManagedSessions,
-    prompted: ActionResult | None,
-) -> None:
-    known = managed_sessions.find(
-        result.hosting.session_id if result.hosting is not None else intent.session_id
-    )
-    if purpose.final and known is not None:
-        # The stop is final whatever its result, for the process of that time.
-        process = purpose.planned.process if purpose.planned is not None else known.process
-        await managed_sessions.save(replace(known, stopped=True, process=process))
-    elif result.hosting is not None:
-        # A resume claims its epoch after its intent is stored; the stored session has it.
-        epoch = known.epoch if known is not None else result.hosting.epoch
-        await managed_sessions.save(
-            replace(result.hosting, epoch=epoch, note=_prompt_note(intent, purpose, prompted))
-        )
-    elif intent.act == ActionKind.DELIVER and known is not None:
-        await managed_sessions.save(replace(known, note=_prompt_note(intent, purpose, prompted)))
-    elif intent.act == ActionKind.START and purpose.planned is not None and known is None:
-        # The claim of a start that began nothing: the name is free again.
-        await managed_sessions.abandon(purpose.planned)
+    async def reconcile(self, intent: Intent, purpose: ActionIntent, text: TypedText | None) -> ActionResult:
+        """The result, applied to the managed session. `text`: the text that was being typed for the intent."""
+        prompted = text.seen if text is not None else None
+        if text is not None and text.is_command:
+            # A prompt is typed after the command that starts its agent.
+            prompted = ActionResult(ActionOutcome.INEFFECTIVE, "the text was not typed, nothing was sent")
+        if text is not None and text.is_command and text.seen.outcome is ActionOutcome.INEFFECTIVE:
+            # The command that should start it never ran.
+            result = text.seen
+        elif (started := await self._find_started(intent, purpose)) is not None:
+            result = started
+            prompted = started if started.outcome is ActionOutcome.CONFIRMED else None
+        else:
+            result = self._infer_result(intent, purpose, prompted)
+        await self._apply_result(intent, purpose, result, prompted)
+        return result
+
+    async def _find_started(self, intent: Intent, purpose: ActionIntent) -> ActionResult | None:
+        """The conversation of a start that got its name after Wakeful ended, claimed now; None if there is none."""
+        planned = purpose.planned
+        if intent.act != ActionKind.START or planned is None or planned.conversation_id:
+            return None
+        carriers = self._processes.processes_with_variable(INTENT_VARIABLE, intent.id)
+        result = await self._find_started_by_client(planned, intent.id, carriers)
+        if result is None or result.hosting is None:
+            return None
+        try:
+            lease = await self._managed_sessions.claim(result.hosting.session_id, result.hosting.process)
+        except ConversationHeld as problem:
+            return ActionResult(ActionOutcome.UNVERIFIED, str(problem))
+        return replace(result, hosting=replace(result.hosting, epoch=lease.epoch))
+
+    async def _apply_result(
+        self, intent: Intent, purpose: ActionIntent, result: ActionResult, prompted: ActionResult | None
+    ) -> None:
+        hosting, sessions = result.hosting, self._managed_sessions
+        known = sessions.find(hosting.session_id if hosting is not None else intent.session_id)
+        if purpose.final and known is not None:
+            # The stop is final whatever its result, for the process of that time.
+            process = purpose.planned.process if purpose.planned is not None else known.process
+            await sessions.save(replace(known, stopped=True, process=process))
+        elif hosting is not None:
+            # A resume claims its epoch after its intent is stored; the stored session has it.
+            epoch = known.epoch if known is not None else hosting.epoch
+            note = _prompt_note(intent, purpose, prompted)
+            await sessions.save(replace(hosting, epoch=epoch, note=note))
+        elif intent.act == ActionKind.DELIVER and known is not None:
+            await sessions.save(replace(known, note=_prompt_note(intent, purpose, prompted)))
+        elif intent.act == ActionKind.START and purpose.planned is not None and known is None:
+            # Release the claim of a start that began nothing: its name is free again.
+            await sessions.abandon(purpose.planned)
+
+    def _infer_result(
+        self, intent: Intent, purpose: ActionIntent, prompted: ActionResult | None
+    ) -> ActionResult:
+        match intent.act:
+            case ActionKind.START | ActionKind.RESUME:
+                return self._infer_start(intent, purpose, prompted)
+            case ActionKind.STOP:
+                return self._infer_stop(intent, purpose)
+            case ActionKind.DELIVER if prompted is not None:
+                return prompted
+            case _:
+                return ActionResult(ActionOutcome.UNVERIFIED, INTERRUPTED)
+
+    def _infer_start(
+        self, intent: Intent, purpose: ActionIntent, prompted: ActionResult | None
+    ) -> ActionResult:
+        carriers = self._processes.processes_with_variable(INTENT_VARIABLE, intent.id)
+        if not carriers:
+            words = "no process of this start lives; it may have come and gone unseen"
+            return ActionResult(ActionOutcome.UNVERIFIED, words)
+        oldest = min(carriers, key=lambda process: process.started)
+        managed = next((each for each in self._managed_sessions.all() if each.process in carriers), None)
+        # Without a conversation id the plan is no address: the client had not named its conversation yet.
+        if managed is None and purpose.planned is not None and purpose.planned.conversation_id:
+            managed = replace(purpose.planned, process=oldest)
+        if managed is None:
+            words = f"process {oldest.pid} lives, but nothing says which session it is: `wakeful ls`, then adopt it"
+            return ActionResult(ActionOutcome.UNVERIFIED, words)
+        words = f"process {oldest.pid} of this start was found running"
+        if not purpose.prompt_chars:
+            return ActionResult(ActionOutcome.CONFIRMED, words, managed)
+        if prompted is None:
+            words = f"{words}; nobody saw whether it was given its prompt"
+            return ActionResult(ActionOutcome.UNVERIFIED, words, managed)
+        is_sent = prompted.outcome is ActionOutcome.CONFIRMED
+        outcome = ActionOutcome.CONFIRMED if is_sent else ActionOutcome.UNVERIFIED
+        return ActionResult(outcome, f"{words}; its prompt: {prompted.words}", managed)
+
+    def _infer_stop(self, intent: Intent, purpose: ActionIntent) -> ActionResult:
+        running = self._processes.processes_with_variable(SESSION_VARIABLE, intent.session_id)
+        process = purpose.planned.process if purpose.planned is not None else None
+        if process is not None and self._processes.state_of(process) is not ProcessState.DEAD:
+            running.append(process)
+        if running:
+            return ActionResult(ActionOutcome.INEFFECTIVE, f"process {running[0].pid} still runs")
+        return ActionResult(ActionOutcome.CONFIRMED, "nothing of it runs any more")
 
 
 def _prompt_note(intent: Intent, purpose: ActionIntent, prompted: ActionResult | None) -> str:
@@ -327,78 +374,6 @@ def _prompt_note(intent: Intent, purpose: ActionIntent, prompted: ActionResult |
     if prompted is not None and prompted.outcome is ActionOutcome.INEFFECTIVE:
         return f"Wakeful ended while it typed {which}: {prompted.words}. Send it again"
     return f"Wakeful ended before it saw {which} taken: send it again if the conversation does not show it"
-
-
-def _infer_result(
-    intent: Intent,
-    purpose: ActionIntent,
-    managed_sessions: ManagedSessions,
-    processes: HostProcesses,
-    prompted: ActionResult | None,
-) -> ActionResult:
-    match intent.act:
-        case ActionKind.START | ActionKind.RESUME:
-            return _infer_start(intent, purpose, managed_sessions, processes, prompted)
-        case ActionKind.STOP:
-            return _infer_stop(intent, purpose, processes)
-        case ActionKind.DELIVER if prompted is not None:
-            return prompted
-        case _:
-            return ActionResult(ActionOutcome.UNVERIFIED, INTERRUPTED)
-
-
-def _infer_start(
-    intent: Intent,
-    purpose: ActionIntent,
-    managed_sessions: ManagedSessions,
-    processes: HostProcesses,
-    prompted: ActionResult | None,
-) -> ActionResult:
-    carriers = processes.processes_with_variable(INTENT_VARIABLE, intent.id)
-    if not carriers:
-        return ActionResult(
-            ActionOutcome.UNVERIFIED, "no process of this start lives; it may have come and gone unseen"
-        )
-    managed = _managed_session_of(purpose, carriers, managed_sessions)
-    pid = min(carriers, key=lambda process: process.started).pid
-    if managed is None:
-        unknown = f"process {pid} lives, but nothing says which session it is: `wakeful ls`, then adopt it"
-        return ActionResult(ActionOutcome.UNVERIFIED, unknown)
-    found = f"process {pid} of this start was found running"
-    if not purpose.prompt_chars:
-        return ActionResult(ActionOutcome.CONFIRMED, found, managed)
-    if prompted is not None:
-        is_sent = prompted.outcome is ActionOutcome.CONFIRMED
-        outcome = ActionOutcome.CONFIRMED if is_sent else ActionOutcome.UNVERIFIED
-        return ActionResult(outcome, f"{found}; its prompt: {prompted.words}", managed)
-    return ActionResult(
-        ActionOutcome.UNVERIFIED, f"{found}; nobody saw whether it was given its prompt", managed
-    )
-
-
-def _managed_session_of(
-    intent: ActionIntent, carriers: list[Process], managed_sessions: ManagedSessions
-) -> ManagedSession | None:
-    """The stored session of these processes, else the planned one."""
-    kept = next((each for each in managed_sessions.all() if each.process in carriers), None)
-    if kept is not None or intent.planned is None or not intent.planned.conversation_id:
-        # A client that names its conversation had not done so: its plan is no address.
-        return kept
-    return replace(intent.planned, process=min(carriers, key=lambda process: process.started))
-
-
-def _infer_stop(intent: Intent, purpose: ActionIntent, processes: HostProcesses) -> ActionResult:
-    planned = purpose.planned
-    left = processes.processes_with_variable(SESSION_VARIABLE, intent.session_id)
-    if (
-        planned is not None
-        and planned.process is not None
-        and processes.state_of(planned.process) is not ProcessState.DEAD
-    ):
-        left.append(planned.process)
-    if left:
-        return ActionResult(ActionOutcome.INEFFECTIVE, f"process {left[0].pid} still runs")
-    return ActionResult(ActionOutcome.CONFIRMED, "nothing of it runs any more")
 
 
 def _read_intent(intent: Intent) -> ActionIntent:

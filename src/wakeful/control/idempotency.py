@@ -28,12 +28,12 @@ from wakeful.storage.base import ActionOutcome, Note, Store
 from wakeful.storage.note_decoding import decode_notes
 
 KIND: Final = "deed"
-# A caller repeats a request because the answer was lost: within a day, or never.
+# A caller that lost the answer repeats its request within a day, or never.
 RETENTION_SECONDS: Final = 86_400.0
 
 
 class _StoredRequest(Struct, frozen=True):
-    """`deed` is None while the action runs, or if its daemon ended in the middle of it."""
+    """`asked` is a digest of the request. `deed` is None while the action runs, or after a crash in its middle."""
 
     asked: str
     at: float
@@ -53,59 +53,58 @@ class IdempotentController:
     async def run(self, request: RunRequest, key: str) -> ActionRecord:
         """As `SessionController.run`. Raises KeyUsed."""
         # Without its environment: a repeated request may come from another terminal.
-        asked = msgspec.json.encode(replace(request, environ={}))
+        content = msgspec.json.encode(replace(request, environ={}))
 
-        async def again() -> ActionRecord:
-            begun = self._controller.session_started_by(key)
-            if begun is not None and request.prompt is not None:
-                return await self._controller.deliver(begun, request.prompt, key=key, again=True)
-            session_id = begun or SessionId("")
+        async def perform_again() -> ActionRecord:
+            started = self._controller.session_started_by(key)
+            if started is not None and request.prompt is not None:
+                return await self._controller.deliver(started, request.prompt, key=key, again=True)
+            session_id = started or SessionId("")
             return ActionRecord(
                 uuid4().hex, ActionKind.START, session_id, ActionOutcome.UNVERIFIED, INTERRUPTED
             )
 
-        return await self._run_once(key, asked, lambda: self._controller.run(request, key), again)
+        return await self._run_once(key, content, lambda: self._controller.run(request, key), perform_again)
 
     async def deliver(
         self, text: str, prompt: str, caller: Mapping[str, str] | None, key: str
     ) -> ActionRecord:
         """As `SessionController.deliver`. Raises KeyUsed."""
-        asked = msgspec.json.encode((text, prompt))
         return await self._run_once(
             key,
-            asked,
+            msgspec.json.encode((text, prompt)),
             lambda: self._controller.deliver(text, prompt, caller, key=key),
             lambda: self._controller.deliver(text, prompt, caller, key=key, again=True),
         )
 
     async def forget_old(self) -> None:
         oldest = self._clock.now().wall - RETENTION_SECONDS
-        for note, kept in decode_notes(await self._store.notes(KIND), _decode):
-            if kept.at < oldest:
+        for note, stored in decode_notes(await self._store.notes(KIND), _decode):
+            if stored.at < oldest:
                 await self._store.drop_note(KIND, note.key)
 
     async def _run_once(
         self,
         key: str,
-        asked: bytes,
+        content: bytes,
         perform: Callable[[], Awaitable[ActionRecord]],
-        again: Callable[[], Awaitable[ActionRecord]],
+        perform_again: Callable[[], Awaitable[ActionRecord]],
     ) -> ActionRecord:
         name = sha256(key.encode()).hexdigest()
-        digest = sha256(asked).hexdigest()
+        digest = sha256(content).hexdigest()
 
         async def locked() -> ActionRecord:
             async with self._locks.setdefault(name, asyncio.Lock()):
                 note = await self._store.note(KIND, name)
-                kept = None if note is None else _decode(note.body)
-                if kept is not None and kept.asked != digest:
+                stored = None if note is None else _decode(note.body)
+                if stored is not None and stored.asked != digest:
                     raise KeyUsed
-                if kept is not None and kept.deed is not None:
-                    return kept.deed
-                if kept is None:
-                    await self._save(name, _StoredRequest(digest, self._clock.now().wall))
+                if stored is not None and stored.deed is not None:
+                    return stored.deed
+                if stored is None:
+                    await self._save(name, digest)
                     fault_point("once.asked")
-                return await self._finish(name, digest, perform if kept is None else again)
+                return await self._finish(name, digest, perform if stored is None else perform_again)
 
         # Shielded: if the caller disconnects, its next request with this key finds the result.
         return await asyncio.shield(locked())
@@ -122,8 +121,9 @@ class IdempotentController:
         if record.outcome is ActionOutcome.DECLINED:
             await self._store.drop_note(KIND, name)
         else:
-            await self._save(name, _StoredRequest(digest, self._clock.now().wall, record))
+            await self._save(name, digest, record)
         return record
 
-    async def _save(self, name: str, kept: _StoredRequest) -> None:
-        await self._store.save_note(Note(KIND, name, msgspec.json.encode(kept)))
+    async def _save(self, name: str, digest: str, record: ActionRecord | None = None) -> None:
+        request = _StoredRequest(digest, self._clock.now().wall, record)
+        await self._store.save_note(Note(KIND, name, msgspec.json.encode(request)))

@@ -20,11 +20,11 @@ from msgspec.structs import replace
 
 from wakeful.judging.outage import says_network
 
-# A timer of its own, and the host watch. A status command costs half a second.
+# How often logins are checked. A status command costs half a second.
 WATCH_SECONDS: Final = 60.0
 # One probe turn in this time at most; it is a call of the model.
 PROBE_SECONDS: Final = 300.0
-# The answer to chat users; it has nothing of the client's message.
+# The answer to chat users, without the client's message.
 USER_SENTENCE: Final = "The agent is not available: its login has to be renewed. The operator has been told."
 
 
@@ -37,13 +37,13 @@ class AuthEvent(StrEnum):
     TURN_REFUSED = "turn_refused"
     TURN_WORKED = "turn_worked"
     PROBE_REFUSED = "probe_refused"
-    # An answer that reads like a client's error, of a turn that ended well: a model can be made to write that.
+    # The answer of a successful turn reads like a login error. Any user can have a model write that.
     TEXT_SUSPECTED = "text_suspected"
     CREDENTIALS_CHANGED = "credentials_changed"
 
 
 class AuthState(StrEnum):
-    """Degraded by its status, or by a refused turn."""
+    """The login of a provider: good, or degraded by its status or by a refused turn."""
 
     GOOD = "good"
     LOGGED_OUT = "logged_out"
@@ -51,14 +51,14 @@ class AuthState(StrEnum):
 
 
 class AuthLevel(StrEnum):
-    """The login state of a provider."""
+    """The level of an alert about a login."""
 
     CRITICAL = "critical"
     INFO = "info"
 
 
 class AuthAlert(Struct, frozen=True):
-    """The alert to the operator, one when degraded mode begins and one when it ends."""
+    """An alert to the operator: degraded mode has begun or ended."""
 
     level: AuthLevel
     text: str
@@ -75,7 +75,7 @@ AUTH_TRANSITIONS: Final[Mapping[str, _Transitions]] = {
     "claude": {
         **_COMMON_TRANSITIONS,
         (AuthState.GOOD, AuthEvent.STATUS_GONE): AuthState.LOGGED_OUT,
-        # Credentials that are gone altogether and come back are new ones.
+        # Credentials that were removed and come back are new ones.
         (AuthState.REFUSED, AuthEvent.STATUS_GONE): AuthState.LOGGED_OUT,
         (AuthState.LOGGED_OUT, AuthEvent.STATUS_GOOD): AuthState.GOOD,
         (AuthState.LOGGED_OUT, AuthEvent.TURN_WORKED): AuthState.GOOD,
@@ -86,13 +86,13 @@ LOGIN_COMMANDS: Final[Mapping[str, str]] = {"claude": "claude auth login", "code
 
 
 class AuthMode(Struct, frozen=True):
-    """The login of one provider, as far as it is known."""
+    """The known state of one provider's login."""
 
     provider: str
     state: AuthState = AuthState.GOOD
     since: float | None = None
     probed_at: float | None = None
-    # Since when a probe is wanted at once, and not only when its time has come.
+    # Since when a probe is wanted at once.
     doubted_at: float | None = None
 
     @property
@@ -102,7 +102,7 @@ class AuthMode(Struct, frozen=True):
 
     def after(self, event: AuthEvent, now: float) -> tuple["AuthMode", AuthAlert | None]:
         """The mode after this event, and the alert about the change."""
-        # The status of a further provider is not trusted either, until its meaning is known.
+        # The status of an unknown provider is not trusted.
         transitions = AUTH_TRANSITIONS.get(self.provider, _COMMON_TRANSITIONS)
         state = transitions.get((self.state, event), self.state)
         changed = self
@@ -118,7 +118,7 @@ class AuthMode(Struct, frozen=True):
 
     @property
     def next_probe_at(self) -> float | None:
-        """When a probe turn may test the login; None: none is needed. Never two within five minutes."""
+        """When a probe turn is due; None: none is needed. Two probes are five minutes apart or more."""
         wanted_at = self.doubted_at
         if wanted_at is None and self.state is AuthState.REFUSED and self.since is not None:
             wanted_at = self.since + PROBE_SECONDS
@@ -127,7 +127,7 @@ class AuthMode(Struct, frozen=True):
         return max(wanted_at, self.probed_at + PROBE_SECONDS)
 
 
-# The events that ask for a probe at once: a refused login may be new, a good one may be gone.
+# The events after which a probe is wanted at once: a refused login may be new, a good one may be gone.
 _PROBE_TRIGGERS: Final = {
     AuthState.REFUSED: AuthEvent.CREDENTIALS_CHANGED,
     AuthState.GOOD: AuthEvent.TEXT_SUSPECTED,
@@ -166,7 +166,7 @@ SHORT_CHARS_MAX: Final = 300
 
 
 class AuthTier(StrEnum):
-    """How surely a text speaks of a lost login."""
+    """How certain it is that a text is a login error."""
 
     SURE = "sure"
     LIKELY = "likely"
@@ -203,7 +203,7 @@ _LIKELY: Final = re.compile("|".join(LIKELY_PATTERNS), re.IGNORECASE | re.DOTALL
 def auth_tier(text: str) -> AuthTier | None:
     """How certainly this text is a login error; None: it is none, or too long to be one."""
     short = text.strip()
-    # A login check whose connection broke says 401 too, and no login helps.
+    # A login check whose connection broke reports a 401, too, and a login does not help then.
     if len(short) > SHORT_CHARS_MAX or says_network(short):
         return None
     if _SURE.match(short):

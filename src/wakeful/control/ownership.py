@@ -1,8 +1,8 @@
-"""Managed sessions: their stored hostings, and the leases that give each conversation one live owner.
+"""Managed sessions, and the leases that give each conversation one live owner.
 
-Hostings are in the store, so a restarted daemon and other daemons on the same store find the sessions with
-the same epoch. The lease is renewed as long as the hosting is kept. If another owner claims the lease, the
-hosting ends here: a late owner does nothing more.
+Managed sessions are in the store, so a restarted daemon and other daemons on the same store find them with the
+same epoch. The lease is renewed as long as its session is managed. If another owner claims the lease, the
+session is not managed here any more: a late owner does nothing.
 """
 
 import asyncio
@@ -17,34 +17,37 @@ from wakeful.core.ids import SessionId
 from wakeful.core.leases import Lease, LeaseConflict, LeaseKey, conversation_held_error
 from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process, ProcessState
+from wakeful.judging.available_actions import adoption_refusal
 from wakeful.judging.evidence import Pane, SessionIdentity
 from wakeful.sessions.supervisor import Supervisor
 from wakeful.sources.base import ProcessWatch
 from wakeful.storage.base import Store
 
-# A lease lasts 60 s: two renewals may fail before anybody else can claim it.
+# A lease lasts 60 s: two renewals may fail before another owner can claim it.
 RENEW_SECONDS: Final = 20.0
-# Changes by another daemon on this store appear this late; an action checks at once.
+# Changes by another daemon on this store appear at most this late; an action checks at once.
 FOLLOW_SECONDS: Final = 2.0
 
 log = logging.getLogger("wakeful")
 
 
 class NotManaged(OperatorError, code="not-managed", http_status=409):
-    """{shown} was found, not handed over, so Wakeful does not touch it. `wakeful session adopt {shown}` changes that."""
+    """{shown} is not managed by Wakeful. Adopt it first: `wakeful adopt {shown}`"""
+
+
+class NotAdoptable(NotManaged):
+    """{shown} was found, not handed over, so Wakeful does not touch it. It cannot be handed over: {reason}."""
 
 
 class HostedByAgent(OperatorError, code="hosted-by-agent", http_status=409):
-    """Agent {agent} hosts {shown}, so it is treated there: `wakeful attach {agent}`, `wakeful agent stop {agent}`."""
+    """{shown} runs in agent {agent}. Use `wakeful attach {agent}` or `wakeful agent stop {agent}`."""
 
 
 class NothingToRelease(OperatorError, code="nothing-to-release", http_status=409):
-    """{shown} is only watched: there is nothing to release."""
+    """{shown} is not managed by Wakeful: there is nothing to release."""
 
 
 class ManagedSessions:
-    """The managed sessions. Every action on one is checked here, first and again right before it happens."""
-
     def __init__(
         self,
         store: Store,
@@ -58,12 +61,12 @@ class ManagedSessions:
         self._host = host
         self._owner = f"wakeful on {host}"
         self._processes = processes
-        # Sessions of these clients have an id with the client's name first; any other id is the session's name.
+        # The id of a session of these clients begins with the client's name; any other id is the session's name.
         self._clients = clients
         self._sessions: dict[SessionId, ManagedSession] = {}
-        # Between two epochs a claim has no owner for a moment, which is no loss.
+        # Held between two epochs: a claim has no owner for a moment then, and is not lost.
         self._advancing = asyncio.Lock()
-        # A reload that a change overtook is discarded.
+        # A reload is discarded if this changed meanwhile.
         self._change_count = 0
 
     async def load(self) -> None:
@@ -75,12 +78,12 @@ class ManagedSessions:
     async def reload(self) -> None:
         """Add the sessions that other daemons on this store manage now, and forget those that they released."""
         changes = self._change_count
-        kept = {each.session_id: each for each in await self._store.managed_sessions()}
+        stored = {each.session_id: each for each in await self._store.managed_sessions()}
         if changes != self._change_count:
             return
-        for session_id in self._sessions.keys() - kept.keys():
+        for session_id in self._sessions.keys() - stored.keys():
             self._forget(session_id)
-        for session_id, managed in kept.items():
+        for session_id, managed in stored.items():
             if self._sessions.get(session_id) != managed:
                 self._set(managed)
 
@@ -101,6 +104,11 @@ class ManagedSessions:
         managed = self._sessions.get(session_id)
         if managed is None:
             self.require_no_agent(session_id)
+            session = self._supervisor.known.sessions.get(session_id)
+            if session is not None and (
+                reason := adoption_refusal(session.subject, session.activity, session.presence)
+            ):
+                raise NotAdoptable(shown=session_id, reason=reason)
             raise NotManaged(shown=session_id)
         return managed
 
@@ -115,10 +123,10 @@ class ManagedSessions:
 
     async def claim(self, session_id: SessionId, holder: Process | None = None) -> Lease:
         """Claim the lease of a conversation without an owner. Raises ConversationHeld, which names the owner."""
-        taken = await self._store.claim_lease(LeaseKey(session_id), self._owner, holder=holder)
-        if isinstance(taken, LeaseConflict):
-            raise conversation_held_error(taken)
-        return taken
+        lease = await self._store.claim_lease(LeaseKey(session_id), self._owner, holder=holder)
+        if isinstance(lease, LeaseConflict):
+            raise conversation_held_error(lease)
+        return lease
 
     async def advance_epoch(self, managed: ManagedSession) -> ManagedSession:
         """The same session under its next epoch, which fences processes of earlier ones.
@@ -126,27 +134,27 @@ class ManagedSessions:
         Raises ConversationHeld if another owner claimed it first; then it is not managed here any more.
         """
         async with self._advancing:
-            following = await self._store.reclaim_managed_session(managed, self._owner)
-            if isinstance(following, LeaseConflict):
+            reclaimed = await self._store.reclaim_managed_session(managed, self._owner)
+            if isinstance(reclaimed, LeaseConflict):
                 await self._on_lease_lost(managed)
-                raise conversation_held_error(following)
-            self._set(following)
-            return following
+                raise conversation_held_error(reclaimed)
+            self._set(reclaimed)
+            return reclaimed
 
     async def release_lease(self, lease: Lease) -> None:
         await self._store.yield_lease(lease.key, lease.epoch)
 
     async def save(self, managed: ManagedSession) -> None:
-        """Store it; it is managed from now on."""
+        """Store a session, which is managed from now on."""
         await self._store.save_managed_session(managed)
         self._set(managed)
 
-    async def save_result(self, seen: ManagedSession) -> None:
+    async def save_result(self, managed: ManagedSession) -> None:
         """Store the result of an action under the current claim. A stop or release in between stays in force."""
-        known = self.find(seen.session_id)
+        known = self.find(managed.session_id)
         if known is not None:
             ended = {"stopped": known.stopped, "by_gateway": known.by_gateway, "heir": known.heir}
-            await self.save(replace(seen, epoch=known.epoch, **ended))
+            await self.save(replace(managed, epoch=known.epoch, **ended))
 
     async def release(self, managed: ManagedSession) -> None:
         """Stop managing it; its agent goes on."""
@@ -194,15 +202,16 @@ class ManagedSessions:
         """Report its process, which is known before its client registers; a status that the client gave stays."""
         session = self._supervisor.known.sessions.get(managed.session_id)
         known = session.presence.holders.get(process.pid) if session is not None else None
-        said = known if known is not None and known.process == process else None
+        if known is not None and known.process != process:
+            known = None
         self._supervisor.on_process(
             self._identity_of(managed),
             process,
             self._processes.watch(process),
-            source="hands" if said is None else said.source,
-            status=None if said is None else said.status,
-            status_wall=said.status_at.wall if said is not None and said.status_at is not None else None,
-            waiting_for=None if said is None else said.waiting_for,
+            source="hands" if known is None else known.source,
+            status=None if known is None else known.status,
+            status_wall=known.status_at.wall if known is not None and known.status_at is not None else None,
+            waiting_for=None if known is None else known.waiting_for,
             cwd=managed.cwd,
         )
 
@@ -211,30 +220,20 @@ class ManagedSessions:
         pane = managed.pane
         if pane is None or pane.process is None or pane.server is None:
             return
-        if (
-            self._processes.watch(pane.process) is ProcessState.DEAD
-            and self._processes.watch(pane.server) is ProcessState.DEAD
-        ):
-            shown = Pane(
-                pane.socket,
-                pane.session,
-                pane.target,
-                pane.process,
-                ProcessState.DEAD,
-                ProcessState.DEAD,
-                pane.server,
-            )
-            self._supervisor.on_pane(managed.session_id, shown)
+        if all(self._processes.watch(each) is ProcessState.DEAD for each in (pane.process, pane.server)):
+            dead = ProcessState.DEAD
+            ended = Pane(pane.socket, pane.session, pane.target, pane.process, dead, dead, pane.server)
+            self._supervisor.on_pane(managed.session_id, ended)
 
     def _identity_of(self, managed: ManagedSession) -> SessionIdentity:
         provider, dash, _ = managed.session_id.partition("-")
-        known = dash and provider in self._clients
+        is_client = dash and provider in self._clients
         return SessionIdentity(
             managed.session_id,
-            provider if known else "events",
+            provider if is_client else "events",
             self._host,
             "wakeful",
-            managed.conversation_id if known else None,
+            managed.conversation_id if is_client else None,
         )
 
     def _forget(self, session_id: SessionId) -> None:
@@ -255,8 +254,6 @@ class ManagedSessions:
             self._forget(managed.session_id)
 
     async def _find_newer(self, managed: ManagedSession) -> ManagedSession | None:
-        kept = await self._store.managed_sessions()
-        return next(
-            (each for each in kept if each.session_id == managed.session_id and each.epoch > managed.epoch),
-            None,
-        )
+        stored = await self._store.managed_sessions()
+        newer = (each for each in stored if each.session_id == managed.session_id)
+        return next((each for each in newer if each.epoch > managed.epoch), None)

@@ -24,7 +24,7 @@ RETENTION_SECONDS: Final = 30 * 86_400.0
 
 
 class PersonStop(Struct, frozen=True):
-    """One order: the processes to end, and the sessions they ran, as far as known."""
+    """One order: the processes to end, and the known sessions that they ran."""
 
     at: float
     processes: tuple[Process, ...]
@@ -40,7 +40,7 @@ class StopMarker(Protocol):
         """Returns the sessions that they run."""
 
     def unmark_stopped_by_person(self, processes: Collection[Process]) -> None:
-        """They were not stopped after all."""
+        """Withdraw the marks: the processes were not stopped."""
 
 
 _decode: Final = json_decoder(PersonStop)
@@ -66,8 +66,8 @@ class PersonStops:
     ) -> None:
         """Store a person's order before anything is stopped. `sessions` are known to have ended."""
         if processes or sessions:
-            found = self._marker.mark_stopped_by_person(processes, sessions)
-            stop = PersonStop(self._clock.now().wall, tuple(processes), (*sessions, *found))
+            marked = self._marker.mark_stopped_by_person(processes, sessions)
+            stop = PersonStop(self._clock.now().wall, tuple(processes), (*sessions, *marked))
             await self._store.save_note(Note(KIND, uuid4().hex, msgspec.json.encode(stop)))
 
     async def withdraw(self, processes: Collection[Process]) -> None:

@@ -19,7 +19,7 @@ from wakeful.core.clock import Clock
 
 class OneShot(Protocol):
     async def execute(self, prompt: str, seconds_max: float) -> str | None:
-        """The answer; None without one in that time. Never raises."""
+        """The answer; None if there is none in that time. Never raises."""
 
 
 class TurnReader(Protocol):
@@ -48,11 +48,11 @@ class Provider(Struct, frozen=True):
     # Arguments: the folder of all runs, a clock, and the environment of prompts whose sender gave none.
     driver: Callable[[Path, Clock, dict[str, str]], Driver]
     # Argument: the id of a prompt.
-    hearing: Callable[[str], TurnReader]
+    turn_reader: Callable[[str], TurnReader]
     # Arguments: its configured command, an empty folder of Wakeful's, and its environment.
     login: Callable[[Sequence[str], str, Mapping[str, str]], ProviderLogin]
     one_shot: Callable[[Sequence[str], str, Mapping[str, str]], OneShot]
     # The flags of a start for a permission mode, in Claude Code's words.
     flags: Callable[[str], tuple[str, ...]]
-    # Stands between the program and its flags at a start.
+    # Inserted between the program and its flags at a start.
     subcommand: tuple[str, ...] = ()

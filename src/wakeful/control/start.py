@@ -2,7 +2,7 @@
 
 The plan is pure. For `wakeful run -- claude …` Wakeful chooses the conversation id before the start; `codex
 exec` reports its own afterwards; any other program is known by its name. A session is claimed before its
-process runs and stored as soon as it does, so it is managed while it is still starting, and other actions
+process runs, and stored as soon as it does. So it is managed while it is still starting, and other actions
 wait for the start.
 """
 
@@ -52,19 +52,19 @@ INHERITED: Final = frozenset(
 
 
 class BadName(OperatorError, code="bad-name"):
-    """{shown!r} cannot be a session's name: letters, digits, _ and - only, 64 characters at most."""
+    """Invalid session name {shown!r}: use letters, digits, _ and -, at most 64 characters."""
 
 
 class NoCommand(OperatorError, code="no-command"):
-    """There is no command to run. Example: wakeful run -- claude"""
+    """Name the command to run, like: wakeful run -- claude"""
 
 
 class CodexNeedsExec(OperatorError, code="codex-needs-exec"):
-    """Codex is driven as `codex exec`: wakeful run -- codex exec "your prompt". Start the interactive one yourself and hand it over with `wakeful session adopt`."""
+    """Wakeful runs Codex as `codex exec`: wakeful run -- codex exec "your prompt". Start interactive Codex yourself, then run `wakeful adopt NAME`."""
 
 
 class NoHeadlessDriver(OperatorError, code="no-headless-driver"):
-    """{program} has no way to be driven without a terminal: leave --headless out. With --detach it starts in a tmux of its own and you stay here."""
+    """{program} needs a terminal, so --headless is not possible. Use --detach to start it in its own tmux session."""
 
 
 class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,7 +88,7 @@ class StartPlan(Struct, frozen=True):
     name: str | None
     prompt: str | None
     prompt_id: str | None = None
-    # Wakeful reads no logs of this client; an event log that it opens shows the session.
+    # Wakeful reads no logs of this client, so it opens an event log for the session.
     unseen: bool = False
 
 
@@ -161,7 +161,7 @@ log = logging.getLogger("wakeful")
 
 
 class NameTaken(OperatorError, code="name-taken", http_status=409):
-    """The name {shown} is taken by {session}, which still runs. Choose another, or stop that one."""
+    """The name {shown} is in use by {session}, which is still running. Choose another name, or stop that session."""
 
 
 class Starter:
@@ -213,13 +213,8 @@ class Starter:
         """Raises BadName, and NameTaken if a living session other than this one has the name."""
         if name is not None:
             check_name(name)
-        for known in self._managed_sessions.all():
-            if (
-                name is not None
-                and known.name == name
-                and known.session_id != session_id
-                and self._is_alive(known)
-            ):
+        for known in self._managed_sessions.all() if name is not None else ():
+            if known.name == name and known.session_id != session_id and self._is_alive(known):
                 raise NameTaken(shown=name, session=known.session_id)
 
     def _is_alive(self, managed: ManagedSession) -> bool:
@@ -228,7 +223,7 @@ class Starter:
         )
 
     async def _claim(self, session_id: SessionId) -> int:
-        """The epoch of the new session. The name of a managed program that has ended can be used again."""
+        """Claim the new session; returns its epoch. The name of a managed program that has ended can be used again."""
         known = self._managed_sessions.find(session_id)
         if known is not None:
             return (await self._managed_sessions.advance_epoch(known)).epoch
@@ -237,7 +232,7 @@ class Starter:
     async def _run_unnamed(self, plan: StartPlan, request: RunRequest) -> ActionRecord:
         """Start a client that names its own conversation: it is claimed once the name is known."""
 
-        async def begun(managed: ManagedSession) -> None:
+        async def on_started(managed: ManagedSession) -> None:
             lease = await self._managed_sessions.claim(managed.session_id, managed.process)
             try:
                 await self._managed_sessions.save(replace(managed, epoch=lease.epoch))
@@ -250,34 +245,31 @@ class Starter:
         if isinstance(driver, NamedByClient):
             # If this start is interrupted, the conversation is found in these folders.
             planned = replace(planned, places=driver.conversation_folders(request.environ))
-        record, managed = await self._start(plan, planned, request, begun)
+        record, managed = await self._start(plan, planned, request, on_started)
         return record if managed is None else replace(record, session_id=managed.session_id)
 
     async def _start(
         self, plan: StartPlan, planned: ManagedSession, request: RunRequest, on_started: OnStarted
     ) -> tuple[ActionRecord, ManagedSession | None]:
         async def perform(intent_id: str) -> ActionResult:
-            result = await self._start_process(
-                planned, self._start_request(plan, request, planned.epoch, intent_id), on_started
-            )
+            start_request = self._start_request(plan, request, planned.epoch, intent_id)
+            result = await self._start_process(planned, start_request, on_started)
             if result.hosting is not None:
-                # Before the gate opens for the next action, which must find the whole result.
+                # Inside the gate: the next action must find the whole result.
                 try:
                     await self._managed_sessions.save_result(result.hosting)
                 except WorldError as error:
                     log.warning("%s is kept as it began: %s", result.hosting.session_id, error)
             return result
 
-        def objection() -> str | None:
-            return (
-                OBSERVING
-                if self._mode == "observe"
-                else running_process_reason(self._processes, planned.session_id)
-            )
+        def refusal_reason() -> str | None:
+            if self._mode == "observe":
+                return OBSERVING
+            return running_process_reason(self._processes, planned.session_id)
 
         intent = ActionIntent(planned, len(plan.prompt or ""))
         return await self._gate.execute(
-            ActionKind.START, planned.session_id, intent, objection, perform, by_itself=self._automatic
+            ActionKind.START, planned.session_id, intent, refusal_reason, perform, by_itself=self._automatic
         )
 
     async def _start_process(
@@ -296,7 +288,7 @@ class Starter:
         try:
             return await driver.start(request, start_or_stop)
         except BaseException:
-            # Still inside the gate: a waiting action must not find a session that never started.
+            # Inside the gate: a waiting action must not find a session that never started.
             await self._managed_sessions.abandon(planned)
             raise
 
@@ -332,6 +324,6 @@ class Starter:
 
 
 def running_process_reason(processes: HostProcesses, session_id: SessionId) -> str | None:
-    """The process that runs a session before its client registers, found by Wakeful's variable."""
+    """Why a session must not be started: a process has Wakeful's variable for it, before its client registers."""
     carriers = processes.processes_with_variable(SESSION_VARIABLE, session_id)
     return f"process {carriers[0].pid} was started for it and lives" if carriers else None

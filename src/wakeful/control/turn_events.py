@@ -49,7 +49,7 @@ class Ended(Struct, frozen=True):
     text: str
     failure: Failure | None = None
     spent: Spent = Spent()
-    # It was interrupted. After an interrupt by the healer the turn goes on, and so does the reader.
+    # After an interrupt by the healer the turn goes on, and its reader reads on.
     interrupted: bool = False
     # Why the model stopped, in the client's word; `end_turn` for a complete answer.
     stop_reason: str = ""

@@ -11,7 +11,7 @@ DURATION_SECONDS_MAX: Final = 30 * 86400
 
 
 class BadDuration(OperatorError):
-    """{shown!r} is not a duration: write 30s, 10m, 2h, 1d or 2w, 30 days at most."""
+    """Invalid duration {shown!r}: use 30s, 10m, 2h, 1d or 2w, at most 30 days."""
 
     code = "bad-duration"
 

@@ -39,7 +39,7 @@ class WakefulError(Exception):
 
 
 class OperatorError(WakefulError, code="bad-request", http_status=400, exit_code=2):
-    """The request cannot be done as asked."""
+    """The request cannot be carried out."""
 
 
 class WorldError(WakefulError, code="world", http_status=503, exit_code=3):
@@ -51,23 +51,23 @@ class OwnError(WakefulError, code="bug"):
 
 
 class BadSessionId(OperatorError, code="bad-session-id"):
-    """{shown!r} is not a session id: letters, digits and . _ : @ + - only, no . or - first, no .. and 200 at most."""
+    """Invalid session id {shown!r}: use letters, digits and . _ : @ + -, no . or - first, no .., at most 200 characters."""
 
 
 class SessionNotFound(OperatorError, code="session-not-found", http_status=404):
-    """No session {shown!r}. `wakeful ls --all` lists every one."""
+    """No session {shown!r}. List them with `wakeful ls --all`."""
 
 
 class AmbiguousSession(OperatorError, code="ambiguous-session", http_status=409):
-    """{shown!r} fits {count} sessions ({examples}). Give more of the id."""
+    """{shown!r} matches {count} sessions ({examples}). Give more of the id."""
 
 
 class KeyUsed(OperatorError, code="idempotency-key-reused", http_status=409):
-    """This idempotency key was used for another order. Use a new key for a new one."""
+    """This idempotency key was used for another request. Use a new key."""
 
 
 class AgentMayNotDecide(OperatorError, code="agent-may-not-decide", http_status=403, exit_code=1):
-    """This asks from inside {session}, which is supervised. Decisions are for people: ask in a terminal that no agent started, or in the chat."""
+    """This command runs inside {session}, which Wakeful watches. Only people may decide: run it in a terminal that no agent started, or use the chat."""
 
 
 class ExtraMissing(WorldError, code="extra-missing"):
@@ -75,11 +75,11 @@ class ExtraMissing(WorldError, code="extra-missing"):
 
 
 class ClientMissing(WorldError, code="client-missing"):
-    """There is no program {program!r} to run. Install it, or give its path."""
+    """Program {program!r} not found. Install it, or give its path."""
 
 
 class WorkingDirectoryGone(OperatorError, code="folder-gone"):
-    """The working directory {folder} is not there any more."""
+    """The working directory {folder} no longer exists."""
 
 
 class StartFailed(WorldError, code="start-failed"):

@@ -22,7 +22,7 @@ _ERRNO: Final[Mapping[str, int]] = {name: number for number, name in errno.error
 
 
 class BadFault(OperatorError):
-    """{shown!r} is not a fault: write name:n:action, the action kill, stall, raise:ENOSPC or raise:EIO."""
+    """Invalid fault {shown!r}: use name:n:action with the action kill, stall, raise:ENOSPC or raise:EIO."""
 
     code = "bad-fault"
 

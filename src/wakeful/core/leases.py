@@ -41,20 +41,20 @@ LeaseKey = NewType("LeaseKey", str)
 
 
 class BadWorkId(OperatorError):
-    """{shown!r} is not the id of a work: `wakeful work list` shows them."""
+    """{shown!r} is not a task id. List them with `wakeful work list`."""
 
     code = "bad-work-id"
 
 
 class WorkNotFound(OperatorError):
-    """No work {shown!r}. `wakeful work list` shows every one."""
+    """No task {shown!r}. List them with `wakeful work list`."""
 
     code = "work-not-found"
     http_status = 404
 
 
 class LeaseLost(WorldError):
-    """The lease on {shown} with epoch {epoch} is over: it was given back, ended, or somebody else has it. Nothing was changed."""
+    """The lease on {shown} with epoch {epoch} is over: it was released, has expired, or has another owner. Nothing was changed."""
 
     code = "lease-lost"
     exit_code = 1
@@ -62,7 +62,7 @@ class LeaseLost(WorldError):
 
 
 class ConversationHeld(WorldError):
-    """{shown} is held by {owner} since {since}, until {until} unless renewed."""
+    """{shown} is claimed by {owner} since {since}, until {until} unless renewed."""
 
     code = "conversation-held"
     exit_code = 1

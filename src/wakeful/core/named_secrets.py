@@ -11,6 +11,8 @@ from enum import Enum, auto
 from functools import cache, lru_cache
 from typing import Final
 
+from wakeful.core.secret_formats import with_escaped_breaks
+
 SECRET: Final = "[secret]"  # noqa: S105 - the replacement, no secret
 # Every checked name contains one of these, in lower case.
 HINTS: Final = (
@@ -33,7 +35,7 @@ _NAME: Final = (
     r"(?:(?:[ \t]|\\t){0,20}+|\s{0,3}+)(?::=|=>|\+=|===?|->|[=:\uff1d\uff1a]|%3d|%3a|&#61;)"
     # The pair of a name and its value in Kubernetes and task definitions.
     r"|(?:[ \t,\r\n]|\\+[nr]){1,40}+(?:\\{0,127}+[\"'])?value(?:\\{0,127}+[\"'])?[ \t]{0,3}[:=]"
-    r"|,(?=[ \t]{0,3}\\{0,127}[\"'`])"
+    r"|,(?=[ \t]{0,20}\\{0,127}[\"'`])"
     r"|(?:<[^<>\s]{1,40}>|>)(?=[^<>\s])"
     r"|(?=[ \t]))"
 )
@@ -54,6 +56,8 @@ _LINE: Final = re.compile(r"(?:[^\r\n\"\\]|\\(?![nr\"]))+")
 _LAST_LINE: Final = re.compile(r"\n|\\+n")
 _UNTIL_SEMICOLON: Final = re.compile(r"[^;\r\n\"\\]+")
 
+# What stands in place of a secret that another rule found.
+_REPLACED: Final = re.compile(r"\[[a-z ]{3,20}\](?=[\s\"'`,;:&|<>\\)}\]]|\Z)")
 # No secrets, whatever their name: variables, placeholders, types, calls, Wakeful's replacements, empty values.
 _HARMLESS: Final = (
     r"\[[a-z ]{1,30}\]"
@@ -64,7 +68,7 @@ _HARMLESS: Final = (
 )
 # Source code instead of a value: a call, an index, an attribute.
 _CODE: Final = re.compile(
-    r"(?:await |new |not |lambda)|(?:str|int|bool|bytes|string|any|none|null|secretstr)\b\s*(?:[|=,);?]|\Z)|!?[A-Za-z_]+(?:(?:\.|::|->)[A-Za-z_]+){0,6}[(\[{<!]|(?:self|cls|this|config|settings|args|options|opts|request"
+    r"(?:await |new |not |lambda)|(?:str|int|bool|bytes|string|any|none|null|secretstr)\b\s*(?:[|=,);?]|\Z)|!?[A-Za-z_]+(?:(?:\.|::|->)[A-Za-z_]+){0,6}(?:[(\[{<]|!(?!\w))|(?:self|cls|this|config|settings|args|options|opts|request"
     r"|req|res|response|process|os|env|environ|user|data|params|props|state|ctx|context|event|input|secrets|vars|local|module|const|var|let"
     r"|[a-z_]{1,30})\.[A-Za-z_.?!]*\W?\Z"
 )
@@ -140,7 +144,7 @@ def _parts(text: str) -> Iterator[str]:
 
 @cache
 def _compiled(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
-    return re.compile(pattern, flags)
+    return re.compile(with_escaped_breaks(pattern), flags)
 
 
 def _redact_unless_word(found: re.Match[str]) -> str:
@@ -162,6 +166,8 @@ def _value_span(text: str, found: re.Match[str]) -> tuple[int, int] | None:
     name = _whole_name(text, found)
     grade = _grade(name)
     if grade is _Grade.NONE or (gap := _separator(text, found, name, grade)) is None:
+        return None
+    if gap == ":" and found["close"] == "]" and _REPLACED.match(text, _name_start(found, name) - 1):
         return None
     if name.lower() == "pass" and not _is_pass_set(text, found, name, gap):
         # Test runners print `PASS: test_x`.
@@ -213,6 +219,9 @@ def _whole_name(text: str, found: re.Match[str]) -> str:
     """The name, including the characters before the matched word."""
     first = last = found.start()
     while first > 0 and last - first < _BEFORE_CHARS_MAX and text[first - 1] in _NAME_CHARS:
+        if text[first - 1] in "nrt" and text[first - 2 : first - 1] == "\\":
+            # The line break before the name, as JSON writes it.
+            break
         first -= 1
     return (
         text[first : found.end("rest")].strip(".-")
@@ -238,9 +247,13 @@ def _separator(text: str, found: re.Match[str], name: str, grade: _Grade) -> str
     return " " if _takes_blank(text, found, name, grade) else None
 
 
-_NETRC: Final = re.compile(r"\blogin\s{1,3}\S{1,100}\s{1,20}\Z|\bmachine\s{1,3}\S{1,100}\s{1,20}\Z")
+_NETRC: Final = re.compile(
+    with_escaped_breaks(r"\blogin\s{1,3}\S{1,100}\s{1,20}\Z|\bmachine\s{1,3}\S{1,100}\s{1,20}\Z")
+)
 _SETTING: Final = re.compile(
-    r"(?:\b(?:ENV|ARG|setx?|export|setenv|config set|secrets? set|-x|--var)|-D|-e)\s{1,3}(?:-\w{1,3}\s)?\Z"
+    with_escaped_breaks(
+        r"(?:\b(?:ENV|ARG|setx?|export|setenv|config set|secrets? set|-x|--var)|-D|-e)\s{1,3}(?:-\w{1,3}\s)?\Z"
+    )
 )
 
 
@@ -310,6 +323,8 @@ def _closes(text: str, opening: re.Match[str], close: str) -> bool:
 def _unquoted_span(
     text: str, start: int, found: re.Match[str], grade: _Grade, gap: str
 ) -> tuple[int, int] | None:
+    if _REPLACED.match(text, start) and _pattern_of(text, start, found, grade, gap) is _UNQUOTED:
+        return None
     # The beginning decides first, so a text of names and signs alone is not read to its end for each of them.
     end = _unquoted_end(text, start, found, grade, gap, BEGINNING_CHARS_MAX)
     value = text[start:end]
@@ -317,11 +332,18 @@ def _unquoted_span(
     is_tight = gap == "=" and text[found.start() : start].endswith(
         f"{text[found.start() : found.end('rest')].upper()}="
     )
+    is_tight = is_tight or _in_connection_string(text, found)
     if not value or value.startswith("-") or _is_harmless(value):
         return None
     if not _is_secret(text[start : end + 1], grade, tight=is_tight):
         return None
     return start, _unquoted_end(text, start, found, grade, gap, VALUE_CHARS_MAX)
+
+
+def _in_connection_string(text: str, found: re.Match[str]) -> bool:
+    """Whether the name follows a semicolon and its value follows the sign at once: `;Password=`."""
+    before = text[max(0, found.start() - _BEFORE_CHARS_MAX) : found.start()].rstrip("".join(_NAME_CHARS))
+    return found["gap"] == "=" and before.rstrip(" ").endswith(";")
 
 
 def _unquoted_end(

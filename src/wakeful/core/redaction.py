@@ -16,7 +16,7 @@ import msgspec
 from wakeful.core.decoding import decode_json
 from wakeful.core.named_secrets import HINTS, SECRET, names_a_secret, redact_named
 from wakeful.core.secret_commands import COMMANDS
-from wakeful.core.secret_formats import TOKENS, Format
+from wakeful.core.secret_formats import TOKENS, Format, with_escaped_breaks
 from wakeful.core.secret_sentences import SENTENCES
 from wakeful.core.text import has_hidden_characters, without_hidden
 
@@ -37,6 +37,8 @@ _CUT_SEQUENCE: Final = re.compile(
     r"|bot[0-9]|[0-9]{6,12}:|bearer|basic|api|access|secret|token|passw|passphrase|credential|private|authorization|---)",
     re.IGNORECASE,
 )
+# The beginning of a sequence of two characters, the first of which may be one of a token.
+_SHORT_SEQUENCE: Final = re.compile(r"\x1b++(?=[-+./])")
 # A JSON escape; several backslashes in JSON within JSON. Half of a surrogate pair is no character.
 _UNICODE_ESCAPE: Final = re.compile(r"\\+u(?!d[89a-f])([0-9a-f]{4})", re.IGNORECASE)
 _NEEDS_NO_ESCAPE: Final = frozenset(map(chr, range(0x20, 0x7F))) - frozenset('\\"') | frozenset(
@@ -124,10 +126,11 @@ def _long_words(lower: str) -> str:
 
 
 def _without_formats(text: str, lower: str, formats: tuple[Format, ...]) -> str:
+    is_escaped = "\\" in text
     for _, hints, pattern, replacement, _ in formats:
         for hint in hints:
             if hint in lower:
-                text = _compile_pattern(pattern).sub(replacement, text)
+                text = _compile_pattern(pattern, is_escaped).sub(replacement, text)
                 break
     return text
 
@@ -143,14 +146,20 @@ def _redact_decoded(text: str, escape: re.Pattern[str]) -> str:
 
 # At the first hint: compiling all patterns takes longer than all imports of this module.
 @cache
-def _compile_pattern(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE | re.DOTALL)
+def _compile_pattern(pattern: str, is_escaped: bool) -> re.Pattern[str]:
+    return re.compile(with_escaped_breaks(pattern) if is_escaped else pattern, re.IGNORECASE | re.DOTALL)
 
 
 def _visible_variants(text: str) -> set[str]:
-    """The visible text in one piece, and the text split where a secret may begin after hidden characters."""
+    """The visible text in one piece, and the text split where a secret may begin after hidden characters.
+
+    A short sequence takes characters that may be those of a secret, so in the third variant only its beginning is hidden.
+    """
     marked = without_hidden(_CUT_SEQUENCE.sub(r"\1\0", text.replace(_MARK, "\x01")), _MARK)
-    return {marked.replace(_MARK, ""), _hidden_before_prefix().sub(" ", marked).replace(_MARK, "")}
+    variants = {marked.replace(_MARK, ""), _hidden_before_prefix().sub(" ", marked).replace(_MARK, "")}
+    if _SHORT_SEQUENCE.search(text) is not None:
+        variants.add(without_hidden(_SHORT_SEQUENCE.sub("", text), ""))
+    return variants
 
 
 @cache

@@ -10,7 +10,7 @@ from wakeful.core.secret_formats import Format
 # One argument of a command line: quoted, with JSON escapes, or up to a blank. No variable, no option.
 _ARGUMENT: Final = (
     r"(?!-|\$\{|\$\(|\$[A-Z_]|\[)"
-    r"(?:\\{0,3}\"[^\"]{1,200}\"|'[^'\n]{1,200}'|(?:\\[^nr\"\s]|[^\s\"'|;&<>\\]){1,200})"
+    r"(?:\\{0,127}\"[^\"]{1,200}\"|'(?:[^'\n]|''(?=\w)){1,200}'|(?:\\[^nr\"\s]|[^\s\"'|;&<>\\]){1,200})"
 )
 # Up to the user name.
 _CURL_USER: Final = (
@@ -45,11 +45,11 @@ COMMANDS: Final = (
         r"(\bnet use\s(?:\S{1,100}\s{1,3}){1,2}?)(?!/)" + _ARGUMENT + r"(?=\s{1,3}/user:)", r"\1[password]"),
     Format("password piped to a program", ("echo", "printf"),
         r"(\b(?:echo|printf)\s{1,3}(?:-\w\s{1,3}|\\{0,3}[\"']?%s(?:\\{1,3}n)?\\{0,3}[\"']?\s{1,3})?)(?!\$)"
-        r"(?:\\{0,3}\"[^\"]{1,200}\"|'[^']{1,200}'|[^\s|]{1,200})(\s{0,3}\|\s{0,3}[^|\n]{0,100}(?:--password-stdin|--with-token|sudo -S|--passphrase-fd|chpasswd|passwd|--stdin))", r"\1[password]\2"),
+        r"(?:\\{0,127}\"[^\"]{1,200}\"|'[^']{1,200}'|[^\s|]{1,200})(\s{0,3}\|\s{0,3}[^|\n]{0,100}(?:--password-stdin|--with-token|sudo -S|--passphrase-fd|chpasswd|passwd|cryptsetup|--stdin))", r"\1[password]\2"),
     Format("here-string to a login", ("<<<",),
         r"((?:login|passwd|sudo|auth|gpg|token|kinit|cryptsetup|secrets? )[^\n]{0,100}<<<\s{0,3})(?!\$)" + _ARGUMENT, r"\1[password]"),
     Format("SQL password", ("identified", "password"),
-        r"(\bidentified\s(?:with\s\S{1,40}\s)?by\s{1,3}|\bpassword\s{1,3}(?='))(?!\$)" + _ARGUMENT, r"\1[password]"),
+        r"(\bidentified\s(?:with\s\S{1,40}\s)?by\s{1,3}|\bpassword\s{1,3}(?='|\\{0,127}\"[^\"\n]{0,60}[0-9]))(?!\$)" + _ARGUMENT, r"\1[password]"),
     Format("SNMP, expect and send password", ("snmp",),
         r"(\bsnmp\w{2,10}\s(?:[^\n|;]{0,200}?\s)??-[AX]\s{1,3})" + _ARGUMENT, r"\1[password]"),
     Format("passphrase of a new SSH key", ("ssh-keygen",),
@@ -64,7 +64,7 @@ COMMANDS: Final = (
         + _ARGUMENT, r"\1[password]"),
     # The password is the last of the words without a name.
     Format("password as a word of a command",
-        ("net user", "mc alias", "mc config", "wpa_passphrase", "add_user", "change_password", "http-basic", "smbclient", "poetry config", "bundle config"),
+        ("net user", "net1 user", "mc alias", "mc config", "wpa_passphrase", "add_user", "change_password", "http-basic", "smbclient", "poetry config", "bundle config"),
         r"((?:\bnet1? user\s{1,3}(?!/)\S{1,60}\s{1,3}(?![/*])"
         r"|\bmc (?:alias set|config host add)\s{1,3}\S{1,60}\s{1,3}\S{1,200}\s{1,3}\S{1,100}\s{1,3}"
         r"|\bwpa_passphrase\s{1,3}(?:\"[^\"\n]{1,60}\"|'[^'\n]{1,60}'|[^\s\"']{1,60})\s{1,3}"
@@ -86,6 +86,10 @@ COMMANDS: Final = (
         r"(--(?:src-|dest-)?creds[= ]{1,3}[^\s:]{1,60}:|\blftp\s(?:[^\n|;]{0,100}?\s)??-u\s{0,3}[^\s,]{1,60},"
         r"|\b(?:sqlplus|sqlldr|rman|impdp|expdp)\s{1,3}(?:-\S{1,10}\s{1,3})*[\"']?[\w$#]{1,40}/|:pserver:[^\s:@]{1,60}:)"
         r"(?![@/])[^\s@\"']{1,200}", r"\1[password]"),
+    Format("parameter of CloudFormation", ("parametervalue=",),
+        r"(\bParameterKey=\w{0,40}(?:passw|secret|token|key)\w{0,40},ParameterValue=)" + _ARGUMENT, r"\1[secret]"),
+    Format("key of a JSON web token in code", ("jwt.",),
+        r"(\bjwt\.(?:sign|verify|encode|decode)\([^,()\n]{1,80},\s{0,3}\\{0,127}[\"'])[^\"'\n\\]{4,200}", r"\1[secret]"),
     Format("Windows password", ("schtasks", "securestring"),
         r"(\bschtasks\s[^\n|;]{0,300}?/rp\s{1,3}|\bConvertTo-SecureString\s{1,3}(?:-String\s{1,3})?)" + _ARGUMENT, r"\1[password]"),
     Format("passphrase of a file", ("openssl", "-hp", "input_pw", "owner_pw", "user_pw"),
@@ -93,7 +97,7 @@ COMMANDS: Final = (
         r"|\bpdftk\s[^\n|;]{0,200}?(?:input|owner|user)_pw\s{1,3})" + _ARGUMENT, r"\1[password]"),
     Format("password of a server's configuration", ("requirepass", "masterauth", "redis-cli", "community", "enable ", "username ", "password "),
         r"((?:^|\n|\\n|\bset[ \t]{1,3}|[\"'`])[ \t]{0,8}(?:requirepass|masterauth)[ \t]{1,3}|\b(?:requirepass|masterauth)[ \t]{1,3}(?=\S{0,60}[0-9])|\bredis-cli\s(?:[^\n|;]{0,200}?\s)??auth\s{1,3}"
-        r"|\bsnmp-server community |\benable (?:secret|password) (?:\d )?|\busername \S{1,60} (?:privilege \d{1,2} )?(?:password|secret) (?:\d )?"
+        r"|\bsnmp-server community |\benable (?:secret|password) (?:\d )?+|\busername \S{1,60} (?:privilege \d{1,2} )?(?:password|secret) (?:\d )?+"
         r"|(?:^|\n|\\n)[ \t]{0,8}password [057] )" + _ARGUMENT, r"\1[password]"),
     Format("SNMP community", ("snmp",),
         r"(\bsnmp\w{2,10}\s(?:[^\n|;]{0,200}?\s)??(?-i:-c)\s{1,3})(?!public\b)" + _ARGUMENT, r"\1[password]"),

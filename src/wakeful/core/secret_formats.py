@@ -5,6 +5,7 @@ no nested repeats, and bounds where a prefix may occur many times in a text. Pas
 `secret_commands`, secrets known by name in `named_secrets`.
 """
 
+import re
 from typing import Final, NamedTuple
 
 # Characters that follow a provider's prefix.
@@ -13,6 +14,15 @@ _NAME: Final = "[A-Za-z0-9_-]"
 _TELLING_CHARS_MIN: Final = 5
 # A URL up to its password. A port is no password.
 _URL_USER: Final = r"[a-z][a-z0-9+.-]{1,20}://[^\s/:@\"'<>]{0,100}:(?!\d{1,5}(?:[/?#\s\"'\\]|\Z))"
+
+
+# Where a pattern asks for the border of a word.
+_BORDER: Final = re.compile(r"(?<!\\)\\b|\(\?<!\[(?:[^]\\]|\\.)+\]\)")
+
+
+def with_escaped_breaks(pattern: str) -> str:
+    """The pattern, with a border of a word behind `\\n`, `\\r` and `\\t`, too: in JSON a line begins behind a letter."""
+    return _BORDER.sub(r"(?:\g<0>|(?<=\\\\[nrt]))", pattern)
 
 
 class Format(NamedTuple):
@@ -101,7 +111,7 @@ TOKENS: Final = (
         r"(bearer|ssws|apikey)\s+(?=[A-Za-z._~+/:|-]{0,200}(?-i:[0-9=]|[a-z][A-Z]))[A-Za-z0-9._~+/=:|-]{8,}"
         # Base64 has whole groups of four; `basic TypeScript` has not.
         r"|(basic)\s+(?=[A-Za-z+/-]{0,200}(?-i:[0-9=]|[a-z][A-Z]))(?:[A-Za-z0-9+/_-]{4}){2,}[A-Za-z0-9=]{0,3}=?(?![A-Za-z0-9])"
-        r"|(AWS4-HMAC-SHA256)\s+[^\"'\n\\]{8,}|(digest)\s+username[^\n\\]{8,}",
+        r"|(AWS4-HMAC-SHA256)\s+[^\"'\n\\]{8,}|(digest)\s+username(?:[^\n\\]|\\{1,127}\"){8,}",
         r"\1\2\3\4 [token]",
     ),
     _prefix_format("DigitalOcean token", "dop_v1_", "doo_v1_", "dor_v1_"),
@@ -210,7 +220,7 @@ TOKENS: Final = (
         r"\$ANSIBLE_VAULT;[^\s\\]{1,60}(?:(?:\s|\\+[nr]){1,8}[0-9a-f]{16,200}){1,400}", "[secret]"),
     Format("one-time password secret", ("otpauth://",), r"(otpauth://)[^\s\"'<>\\]{8,}", r"\1[secret]"),
     Format("line of a .pgpass file", (":",),
-        r"(?m)((?:^|\\n|[\"'`\s])[\w.*-]{1,100}:(?:\d{4,5}|\*):[^:\s\"'`\\]{1,60}:[^:\s\"'`\\]{1,60}:)[^\s:\"'`\\]{1,100}(?=$|:\s|[\s\"'`\\])", r"\1[password]"),
+        r"(?m)((?:^|\\[nrt]|[\"'`\s])[\w.*-]{1,100}:(?:\d{4,5}|\*):[^:\s\"'`\\]{1,60}:[^:\s\"'`\\]{1,60}:)[^\s:\"'`\\]{1,100}(?=$|:\s|[\s\"'`\\])", r"\1[password]"),
     Format("signature of a signed URL", ("sig",),
         r"([?&;](?:x-(?:amz|goog|oss)-)?sig(?:nature)?(?:=|%3D))[^\s\"'&<>\\]{8,}", r"\1[signature]"),
 )  # fmt: skip

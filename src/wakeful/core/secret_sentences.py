@@ -16,6 +16,10 @@ _OPEN: Final = r"(?:\\{0,3}[\"'`\u201c\u2018])?"
 _CLOSE: Final = r"(?:\\{0,3}[\"'`\u201d\u2019])?"
 _WORD: Final = r"(?:pass(?:word|phrase|code|wd|wort)|pw|kennwort)"
 
+# A line break, as JSON writes it, too.
+_GAP: Final = r"(?:\s|\\{1,127}[nrt])"
+_CODE: Final = r"[A-Za-z0-9]{4,10}-[A-Za-z0-9]{4,10}"
+
 SENTENCES: Final = (
     Format("value before the word password", ("pass", "pw", "kennwort"),
         rf"(?<![\w./:@-]){_VALUE}({_CLOSE} (?:is|was|ist|as|for|als) (?:(?:the|my|your|our|its|his|her|a|das|mein) )?(?:[\w-]{{1,20}} ){{0,2}}?{_WORD}\b)", r"[password]\1"),
@@ -37,6 +41,14 @@ SENTENCES: Final = (
         r"(\b(?:recovery|backup|one-time|verification|2fa|mfa) codes?(?: is|:)? {1,3})" + _VALUE
         + r"|(\b(?:otp|one-time code|2fa code|mfa code)(?: is|:) {1,3})[0-9]{3} ?[0-9]{3,5}\b"
         r"|(\b(?:otp)(?: is|:) {1,3})" + _VALUE + r"|((?-i:\bPIN)(?: is|:) {1,3})[0-9]{4,8}\b", r"\1\2\3\4[code]"),
+    Format("recovery codes", ("recovery code", "backup code"),
+        rf"(\b(?:recovery|backup) codes?:?{_GAP}{{1,8}})(?=[A-Za-z]{{0,10}}-?[A-Za-z]{{0,10}}[0-9]){_CODE}(?:(?:,|{_GAP}){{1,8}}{_CODE}){{0,30}}", r"\1[code]"),
+    Format("password of hexadecimal digits below a sentence", ("password",),
+        rf"(\bpassword [^\n:]{{1,80}}:{_GAP}{{1,8}})[0-9a-f]{{32}}\b", r"\1[password]"),
+    Format("secret id of Consul, Nomad and Vault", ("secretid", "secret id", "secret_id"),
+        r"(\bsecret[ _]?id\\{0,3}[\"']?\s{0,16}[:=]?\s{0,16}\\{0,3}[\"']?)[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", r"\1[secret]"),
+    Format("Google app password", ("password", "passwd", "_pass"),
+        r"((?:passw(?:or)?d|_pass)\\{0,3}[\"']?[ \t]{0,3}[:=][ \t]{0,3}\\{0,127}[\"']?)(?-i:[a-z]{4}(?: [a-z]{4}){3})\b", r"\1[password]"),
     Format("name of two words before a colon", ("key", "token", "secret"),
         rf"(\b(?:api|access|secret|license|auth|app|deploy|signing|encryption|private|master|session) (?:key|token|secret) ?[:=] {{0,3}}{_OPEN})" + _VALUE, r"\1[secret]"),
     Format("session of a web server", ("sess", "csrf", "xsrf"),

@@ -7,17 +7,20 @@ commands that find no daemon: it inspects every declared agent once, read-only, 
 import asyncio
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
+
+from msgspec import Struct
 
 from wakeful.agents.auto_restart import AutoRestart, RuntimeLosses
-from wakeful.agents.commands import AgentCommands
-from wakeful.agents.hub import ContainerAccess, Hub
+from wakeful.agents.commands import AgentCommands, AgentSessions
+from wakeful.agents.hub import ContainerAccess, Hub, ProcessLookup
 from wakeful.agents.leases import AgentLeases
 from wakeful.agents.model import AgentRecord, AgentRuntime, AgentSpec
 from wakeful.agents.runtime import Runtime
 from wakeful.agents.table import Agent, AgentTable, NoAgentListener
+from wakeful.alerts.notifier import Notifier
 from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config
 from wakeful.core.clock import Clock
@@ -29,6 +32,9 @@ from wakeful.daemon.control import ControlComponents
 from wakeful.daemon.healing import HealingComponents
 from wakeful.daemon.observer import SessionObserver
 from wakeful.healing.healer import Healer
+from wakeful.healing.plan import HealingRules
+from wakeful.healing.rate_limit import RevivalLimiter
+from wakeful.incidents.service import Incidents
 from wakeful.integrations.tmux.agent_runtime import PREFIX as AGENT_PREFIX, TmuxAgentRuntime, runs_on_server
 from wakeful.integrations.tmux.programs import resume_argv
 from wakeful.judging.findings import State
@@ -42,9 +48,9 @@ from wakeful.sessions.supervisor import Supervisor
 from wakeful.sources.base import ProcessWatch
 from wakeful.storage.base import Note, Store
 
-# Process ancestry is read once for all agents of a sync: two hundred of them ask at once.
+# Process ancestry is read once for all agents of a sync, which may be two hundred.
 LINEAGE_SECONDS: Final = 1.0
-# The kernel's own number for the first one of a host (PROC_PID_INIT_INO).
+# The inode of a host's first pid namespace (PROC_PID_INIT_INO).
 _FIRST_NAMESPACE: Final = 0xEFFFFFFC
 
 log = logging.getLogger("wakeful.hub")
@@ -87,7 +93,7 @@ def build_agent_table(
 
 
 class AgentEvents:
-    """Publishes changes of agents, and lets the supervisor know the sessions that they host."""
+    """Publishes changes of agents, and reports to the supervisor which sessions they host."""
 
     def __init__(self, feed: Feed, supervisor: Supervisor) -> None:
         self._feed = feed
@@ -98,6 +104,51 @@ class AgentEvents:
 
     def set_agent(self, session_id: SessionId, agent: str | None) -> None:
         self._supervisor.set_agent(session_id, agent)
+
+
+class HubSessions(AgentSessions, Protocol):
+    def is_cut_off(self, session_id: SessionId) -> bool:
+        """Whether it ended in the middle of a turn."""
+
+
+class HubParts(Struct, frozen=True, kw_only=True):
+    """What a hub is built on. `scopes` names the server of each runtime, for incidents."""
+
+    table: AgentTable
+    commands: AgentCommands
+    store: Store
+    clock: Clock
+    sessions: HubSessions
+    processes: ProcessLookup
+    incidents: Incidents
+    notifier: Notifier
+    limiter: RevivalLimiter
+    rules: Callable[[], HealingRules]
+    scopes: Mapping[str, str]
+    containers: ContainerAccess | None = None
+
+
+def connect_hub(parts: HubParts) -> Hub:
+    auto = AutoRestart(
+        table=parts.table,
+        commands=parts.commands,
+        store=parts.store,
+        clock=parts.clock,
+        limiter=parts.limiter,
+        rules=parts.rules,
+        notifier=parts.notifier,
+        is_cut_off=parts.sessions.is_cut_off,
+    )
+    return Hub(
+        table=parts.table,
+        commands=parts.commands,
+        losses=RuntimeLosses(parts.incidents, parts.scopes, parts.notifier),
+        auto=auto,
+        sessions=parts.sessions,
+        processes=parts.processes,
+        clock=parts.clock,
+        windows=parts.containers,
+    )
 
 
 def build_hub(
@@ -126,28 +177,21 @@ def build_hub(
         mode=config.daemon.mode,
         listener=PersonCommandListener(sessions, control, healing.healer, observer.supervisor),
     )
-    notifier = healing.notifier
-    hub = Hub(
+    parts = HubParts(
         table=table,
         commands=commands,
-        losses=RuntimeLosses(
-            healing.incidents, {"tmux": paths.tmux, "docker": engine_address(os.environ)}, notifier
-        ),
-        auto=AutoRestart(
-            table=table,
-            commands=commands,
-            store=store,
-            clock=clock,
-            limiter=healing.limiter,
-            rules=healing.rules,
-            notifier=notifier,
-            is_cut_off=sessions.is_cut_off,
-        ),
+        store=store,
+        clock=clock,
         sessions=sessions,
         processes=LocalProcessLookup(observer.processes),
-        clock=clock,
-        windows=_container_access(table.runtimes, observer),
+        incidents=healing.incidents,
+        notifier=healing.notifier,
+        limiter=healing.limiter,
+        rules=healing.rules,
+        scopes={"tmux": paths.tmux, "docker": engine_address(os.environ)},
+        containers=_container_access(table.runtimes, observer),
     )
+    hub = connect_hub(parts)
     healing.situations.add_agents(hub)
     healing.reviver.add_agents(hub)
     return hub
@@ -188,7 +232,7 @@ class PersonCommandListener:
         await self._control.person_stops.withdraw(processes_from(agent.record.pid))
 
     async def on_session_replaced(self, session_id: SessionId) -> None:
-        """A session that had died before needs no treatment any more, unless it waits for a person's decision."""
+        """A dead session needs no treatment any more, unless it waits for a person's decision."""
         if self._sessions.agent_pid(session_id) is not None:
             return
         case = self._healer.case_of(session_id)
@@ -203,7 +247,7 @@ def processes_from(pid: int | None) -> list[Process]:
 
 
 def _is_dead(process: Process) -> bool:
-    """Whether it is certainly gone. A process of another boot may be of another host."""
+    """Whether it has certainly ended. A process of another boot may be of another host."""
     return process.boot_id == proc.boot_id() and proc.state_of(process) is ProcessState.DEAD
 
 
@@ -307,21 +351,21 @@ def ancestor_pids(pid: int) -> list[int]:
 
 
 def records_without_hub(config: Config, paths: StatePaths) -> list[AgentRecord]:
-    """Inspect every declared agent once. Nothing is watched or stored."""
     return asyncio.run(_inspect_once(config, paths))
 
 
 async def _inspect_once(config: Config, paths: StatePaths) -> list[AgentRecord]:
+    """Inspect every declared agent once. Nothing is watched or stored."""
     clock = SystemClock()
     runtimes = runtimes_of(config.agents, paths, clock)
     table = AgentTable(config.agents, runtimes, NoNotes(), clock, NoAgentListener())
     try:
         agents = tuple(table.agents.values())
-        glimpses = await asyncio.gather(*(agent.runtime.inspect(agent.spec) for agent in agents))
+        observations = await asyncio.gather(*(agent.runtime.inspect(agent.spec) for agent in agents))
     finally:
         for runtime in runtimes.values():
             await runtime.close()
-    for agent, observation in zip(agents, glimpses, strict=True):
+    for agent, observation in zip(agents, observations, strict=True):
         table.apply_observation(agent, observation)
     return [agent.record for agent in agents]
 

@@ -26,11 +26,11 @@ _REASON_CHARS_MAX: Final = 300
 
 
 class UnitNotOurs(OperatorError, code="unit-not-ours"):
-    """{path} was not written by Wakeful. Move it away first, or keep it: nothing was changed."""
+    """{path} was not written by Wakeful. Nothing was changed. Move the file away first."""
 
 
 class SystemdRefused(WorldError, code="systemd-refused"):
-    """systemd's user manager cannot be used: {reason}. `wakeful up --detach` works without it."""
+    """The systemd user manager is not available: {reason}. Use `wakeful up --detach` instead."""
 
 
 class UnitPlan(Struct, frozen=True):
@@ -46,7 +46,7 @@ class UnitPlan(Struct, frozen=True):
 
 
 def unit_path(environ: Mapping[str, str]) -> Path:
-    """Where systemd looks for the units of this user."""
+    """The path of the unit in this user's systemd folder."""
     chosen = environ.get("XDG_CONFIG_HOME", "")
     folder = chosen if chosen.startswith("/") else f"{environ.get('HOME', '')}/.config"
     return Path(folder) / "systemd" / "user" / NAME
@@ -117,13 +117,13 @@ def is_linger_enabled(environ: Mapping[str, str]) -> bool:
     return (_LINGER / environ.get("USER", "")).is_file()
 
 
-def _systemctl(*words: str) -> None:
+def _systemctl(*arguments: str) -> None:
     program = shutil.which("systemctl")
     if program is None:
         raise SystemdRefused(reason="there is no systemctl here")
     try:
         done = subprocess.run(
-            [program, "--user", *words],
+            [program, "--user", *arguments],
             env=helper_environ(os.environ),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -133,5 +133,5 @@ def _systemctl(*words: str) -> None:
     except (subprocess.TimeoutExpired, OSError) as problem:
         raise SystemdRefused(reason=plain(str(problem), _REASON_CHARS_MAX)) from problem
     if done.returncode != 0:
-        said = plain(done.stderr.decode(errors="replace"), _REASON_CHARS_MAX)
-        raise SystemdRefused(reason=f"`systemctl --user {words[0]}`: {said.rstrip('.') or done.returncode}")
+        message = plain(done.stderr.decode(errors="replace"), _REASON_CHARS_MAX).rstrip(".")
+        raise SystemdRefused(reason=f"`systemctl --user {arguments[0]}`: {message or done.returncode}")

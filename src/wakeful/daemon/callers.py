@@ -31,7 +31,7 @@ _MARKS: Final = (*TOOL_VARIABLES.values(), SESSION_VARIABLE, AGENT_VARIABLE)
 
 
 class Callers:
-    """Tells the processes of supervised sessions from a person's.
+    """Distinguishes the processes of supervised sessions from a person's.
 
     `tmux` is the socket of Wakeful's own server, `agents` are the names of the declared agents.
     """
@@ -54,7 +54,7 @@ class Callers:
                 found = self._by_mark(lineage)
             if found is not None:
                 return found
-            # Of a process that ended meanwhile, or whose first thread did, no variables could be read.
+            # The variables of a process are unreadable once it or its first thread has ended.
             if any(
                 proc.is_ending(each.pid) or proc.state_of(each) is not ProcessState.ALIVE for each in lineage
             ):
@@ -81,7 +81,7 @@ class Callers:
         return None
 
     def _session_of_mark(self, name: str, value: str) -> SessionId | None:
-        """The session that a variable names, if this daemon knows it; also one that has ended: its tools may live on."""
+        """The session that a variable names, if this daemon knows it. It may have ended: its tools may go on."""
         provider = next((each for each, variable in TOOL_VARIABLES.items() if variable == name), None)
         if provider is not None:
             session_id = SessionId(f"{provider}-{value}")
@@ -133,8 +133,8 @@ def _lineage(pid: int) -> list[Process]:
 def _is_proven(process: AgentProcess, session_id: SessionId) -> bool:
     """Whether more than a file says that this process holds the session.
 
-    Registry and lock name only clients, which is checked when they are read. An event log names any process: that one
-    must carry our mark, or have the log open.
+    Registry and lock name only clients, which is checked when they are read. An event log may name any process:
+    that one must carry Wakeful's variable, or have the log open.
     """
     pid = process.process.pid
     if reason_to_spare(process.process) is not None:

@@ -7,6 +7,7 @@ second set of the same drivers and gate, which a pause stops.
 import os
 import signal
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,8 +17,16 @@ from wakeful.alerts.mute_pause import MutePause
 from wakeful.checkpoints.user_rules import Lessons
 from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config
-from wakeful.control.controller import ControlMode, SessionController
-from wakeful.control.driver import ActionResult, Driver, KnowsProcess, NamedByClient, TypedText, TypingDriver
+from wakeful.control.controller import ControlMode, InterruptedCallClassifier, SessionController
+from wakeful.control.driver import (
+    ActionResult,
+    Driver,
+    HostProcesses,
+    KnowsProcess,
+    NamedByClient,
+    TypedText,
+    TypingDriver,
+)
 from wakeful.control.driver_table import AgentSessionAccess, DriverTable
 from wakeful.control.gate import ActionGate, reconcile
 from wakeful.control.idempotency import IdempotentController
@@ -29,7 +38,7 @@ from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process, ProcessState
 from wakeful.daemon.callers import Callers
-from wakeful.daemon.observer import SessionObserver
+from wakeful.daemon.observer import ObservedSessions, SessionObserver
 from wakeful.integrations.providers import NAMES, all_providers
 from wakeful.integrations.tmux.driver import TmuxDriver
 from wakeful.integrations.tmux.prompt_in_log import has_prompt
@@ -39,6 +48,36 @@ from wakeful.linux.files import owner_only
 from wakeful.linux.terminate import has_variable, terminate, terminate_marked
 from wakeful.sources.tool_processes import TOOL_VARIABLES, is_tool
 from wakeful.storage.base import ActionOutcome, Store
+
+
+class SessionControllers(msgspec.Struct, frozen=True):
+    """Two controllers over the same drivers and gate. A pause stops the automatic one."""
+
+    asked: SessionController
+    automatic: SessionController
+
+
+def build_controllers(
+    observer: ObservedSessions,
+    *,
+    managed_sessions: ManagedSessions,
+    drivers: DriverTable,
+    gate: ActionGate,
+    processes: HostProcesses,
+    classifier: InterruptedCallClassifier,
+    mode: str,
+) -> SessionControllers:
+    build = partial(
+        SessionController,
+        clock=observer.clock,
+        registry=observer.registry,
+        managed_sessions=managed_sessions,
+        drivers=drivers,
+        gate=gate,
+        processes=processes,
+        classifier=classifier,
+    )
+    return SessionControllers(build(mode=ControlMode(mode)), build(mode=ControlMode(mode, by_itself=True)))
 
 
 class ControlComponents:
@@ -66,24 +105,18 @@ class ControlComponents:
         self.gate = ActionGate(
             store, observer.clock, GateEvents(observer, self._typing_drivers), mute_pause.pause_reason
         )
-        mode = config.daemon.mode
-        self.controller = self._build_controller(ControlMode(mode))
-        self.person_stops = PersonStops(store, observer.clock, observer.supervisor)
-        self.idempotent_controller = IdempotentController(self.controller, store, observer.clock)
-        # For actions that no person asked for: the same drivers and gate, but a pause stops them.
-        self.automatic_controller = self._build_controller(ControlMode(mode, by_itself=True))
-
-    def _build_controller(self, mode: ControlMode) -> SessionController:
-        return SessionController(
-            clock=self._observer.clock,
-            registry=self._observer.registry,
+        self.controllers = build_controllers(
+            observer,
             managed_sessions=self.managed_sessions,
             drivers=self._drivers,
             gate=self.gate,
             processes=self._processes,
-            mode=mode,
             classifier=self.lessons,
+            mode=config.daemon.mode,
         )
+        self.controller, self.automatic_controller = self.controllers.asked, self.controllers.automatic
+        self.person_stops = PersonStops(store, observer.clock, observer.supervisor)
+        self.idempotent_controller = IdempotentController(self.controller, store, observer.clock)
 
     async def restore(self) -> None:
         """Load the sessions that an earlier daemon managed, and conclude its unfinished actions."""
@@ -100,7 +133,7 @@ class ControlComponents:
         await self._find_ended()
 
     async def _find_ended(self) -> None:
-        """Store the process of a start that was interrupted before that, if the process has ended since."""
+        """Store the newest process of a start that was interrupted before it stored one, if that process has ended."""
         for managed in self.managed_sessions.all():
             driver: object = self._drivers.get(managed.driver)
             newest = driver.newest_process(managed) if isinstance(driver, KnowsProcess) else None
@@ -128,14 +161,14 @@ class ControlComponents:
         )
 
     async def stop_tools(self, session_id: SessionId) -> Sequence[Process]:
-        """A person gives up a session whose agent ended: end its remaining tools; returns those that still run."""
+        """End the remaining tools of a session that a person gives up; returns those that still run."""
         await self.mark_given_up(session_id)
         provider, _, conversation = session_id.partition("-")
         variable = TOOL_VARIABLES.get(provider)
         return (await terminate_marked(variable, conversation)).survivors if variable is not None else ()
 
     async def mark_given_up(self, session_id: SessionId) -> None:
-        """A person wants it to stay ended: neither this daemon nor the next opens its incident again."""
+        """Record that a person wants it to stay ended: no daemon opens its incident again, not even after a restart."""
         session = self._observer.registry.sessions.get(session_id)
         if session is not None:
             holders = [each.process for each in session.presence.holders.values()]
@@ -186,10 +219,10 @@ class LocalProcesses:
         return agent_environ(os.environ)
 
     async def kill(self, variable: str, value: str) -> Sequence[ProcessState]:
-        # npm's wrapper has the mark too, and the program below it does not end with it.
-        meant, steps = has_variable(variable, value), ((signal.SIGKILL, KILL_SECONDS_MAX),)
+        # npm's wrapper has the variable too, and the program below it does not end with it.
+        is_marked, steps = has_variable(variable, value), ((signal.SIGKILL, KILL_SECONDS_MAX),)
         found = self.processes_with_variable(variable, value)
-        return [(await terminate(each, steps, is_meant=meant)).sight for each in found]
+        return [(await terminate(each, steps, is_meant=is_marked)).sight for each in found]
 
     def open_event_log(self, name: str, process: Process, cwd: str) -> None:
         opened = {"at": iso(self._clock.now().wall), "event": "opened", "pid": process.pid, "cwd": cwd}

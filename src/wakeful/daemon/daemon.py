@@ -19,10 +19,11 @@ from wakeful.core.ids import SessionId
 from wakeful.daemon.agents import build_agent_table, build_hub
 from wakeful.daemon.control import ControlComponents
 from wakeful.daemon.healing import HealingComponents
-from wakeful.daemon.heartbeat import AgentSessionAddresses, HeartbeatComponents, WakeParts
+from wakeful.daemon.heartbeat import AgentSessionAddresses, HeartbeatComponents
 from wakeful.daemon.host import DaemonHost
 from wakeful.daemon.observer import SessionObserver
 from wakeful.daemon.source_set import BOOKMARKS_AT_ONCE_MAX
+from wakeful.heartbeat.service import WakeControl
 from wakeful.linux.child_process import ChildSupervisor
 from wakeful.linux.clock import SystemClock
 from wakeful.linux.exit_watch import ExitWatch
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 # A backstop: changes that inotify did not report are found this late. Costs 55 ms of CPU per 10,000 logs.
 SWEEP_SECONDS: Final = 300.0
-# While some folder cannot be watched at all, sweeping is how it is seen.
+# While some source reports delays, such as a folder that cannot be watched, only sweeps find its changes.
 SLOW_SWEEP_SECONDS: Final = 5.0
 # Full scans after lost kernel events happen at most this often.
 RESCAN_SECONDS: Final = 2.0
@@ -71,7 +72,7 @@ class Daemon:
         clock = self.clock = SystemClock()
         self.mode = config.daemon.mode
         self.config_files = config_files
-        # Programs of Wakeful that run as long as this one does.
+        # Programs of Wakeful that run as long as the daemon does.
         self.child_processes = child_processes
         self.host = DaemonHost(clock, observing=self.mode is Mode.OBSERVE, wakes=config.heartbeat.enabled)
         self.failures = self.host.failures
@@ -90,8 +91,11 @@ class Daemon:
         )
         self.expiry = RunExpiry(store, clock, self.healing.work_revival.on_expired)
         self.hub = build_hub(config, paths, store, observer, table, self.control, self.healing)
-        parts = WakeParts(observer, self.control, self.mute_pause, self.host)
-        self.heartbeat = HeartbeatComponents(config, paths, store, parts, self.feed, self.hub, self.healing)
+        asked, automatic = self.control.controller, self.control.automatic_controller
+        wakes = WakeControl(self.control.gate, asked, automatic, self.host, self.mute_pause)
+        self.heartbeat = HeartbeatComponents(
+            config, paths, store, observer, wakes, self.feed, self.hub, self.healing
+        )
         sessions = QueueSessions(observer.registry, self.control.managed_sessions)
         self.work = WorkQueue(store, clock, sessions, self.expiry)
         self._store = store
@@ -106,23 +110,21 @@ class Daemon:
 
     def _join_host(self) -> None:
         """All parts are built: from here on they get the supervisor's results."""
-        self.host.add_controller(self.control.controller)
-        self.host.add_judged_listener(
-            JudgedResults(self.transition_writer, self.feed, self.healing, self.heartbeat)
+        self.host.join(
+            controller=self.control.controller,
+            judged=JudgedResults(self.transition_writer, self.feed, self.healing, self.heartbeat),
+            processes=self.hub,
+            exits=(self.observer.supervisor, self.observer.tmux, self.hub),
         )
-        self.host.add_process_listener(self.hub)
-        for listener in (self.observer.supervisor, self.observer.tmux, self.hub):
-            self.host.add_exit_listener(listener)
 
     async def listen(self) -> None:
         """Pass on file system events, until cancelled."""
         self.is_listening = True
         try:
-            async for told in self._folders:
-                if told.rescan and not self._may_rescan():
-                    told.rescan = False
-                for source in self.observer.sources.all():
-                    self.observer.sources.observe(source, source.on_changes, told)
+            async for changes in self._folders:
+                if changes.rescan and not self._may_rescan():
+                    changes.rescan = False
+                self._pass_on(changes)
         finally:
             self.is_listening = False
 
@@ -138,12 +140,14 @@ class Daemon:
 
     def _rescan(self) -> None:
         self._rescan_timer, self._rescanned_at = None, self._loop.time()
-        everything = FileChanges(set(), set(), set(), rescan=True)
+        self._pass_on(FileChanges(set(), set(), set(), rescan=True))
+
+    def _pass_on(self, changes: FileChanges) -> None:
         for source in self.observer.sources.all():
-            self.observer.sources.observe(source, source.on_changes, everything)
+            self.observer.sources.observe(source, source.on_changes, changes)
 
     async def run_sweep(self) -> None:
-        """Scan at intervals, as a backstop behind file system events."""
+        """Scan at intervals: file system events may be lost."""
         while True:
             slow = any(source.delay_reason for source in self.observer.sources.all())
             await asyncio.sleep(SLOW_SWEEP_SECONDS if slow else SWEEP_SECONDS)
@@ -163,7 +167,7 @@ class Daemon:
             self.observer.sources.on_failure(source, error)
 
     async def run_retention(self) -> None:
-        """Transitions are kept for a month; a session's newest one stays."""
+        """Delete transitions older than a month, except each session's newest, and other old records."""
         while True:
             await self._store.prune(self.clock.now().wall - RETENTION_SECONDS)
             await self._drop_lost_bookmarks()
@@ -185,7 +189,7 @@ class Daemon:
             await self.save_bookmarks()
 
     async def save_bookmarks(self) -> None:
-        """Save one bookmark for every log; growth in between waits for the next time."""
+        """Save a bookmark of every log that was read since the last time."""
         more = True
         while more:
             bookmarks = self.observer.sources.take_bookmarks()

@@ -27,12 +27,12 @@ class DaemonFacts(SessionFacts):
         self._config = config
         self._gateway_problem = gateway_problem
         self._listeners = listeners
-        self._parts = daemon
+        self._daemon = daemon
         self._store = store
         self._started_at = iso(daemon.clock.now().wall)
 
     def daemon_record(self) -> DaemonRecord:
-        daemon = self._parts
+        daemon = self._daemon
         return DaemonRecord(
             mode=self._config.daemon.mode,
             version=__version__,
@@ -54,16 +54,16 @@ class DaemonFacts(SessionFacts):
         )
 
     def _problems(self) -> Iterator[str]:
-        if self._parts.transition_writer.problem:
-            yield f"the store refuses writes: {self._parts.transition_writer.problem}"
-        if words := self._gateway_problem.read():
-            yield f"gateway: {words}"
+        if self._daemon.transition_writer.problem:
+            yield f"the store refuses writes: {self._daemon.transition_writer.problem}"
+        if problem := self._gateway_problem.read():
+            yield f"gateway: {problem}"
         gateway = self._config.gateway
         if gateway.approve_only_in_chat and not gateway.token:
             yield "no approval can be given: gateway.approve_only_in_chat is true, and there is no gateway.token"
 
     def agents(self) -> AgentsSummary:
-        return self._parts.hub.summary()
+        return self._daemon.hub.summary()
 
     async def transitions(
         self, session_id: SessionId | None = None, *, after: int = 0, limit: int = 1000
@@ -71,19 +71,19 @@ class DaemonFacts(SessionFacts):
         return await self._store.transitions(session_id, after=after, limit=limit)
 
     def process_tree(self, agent: Process) -> Sequence[ProcessRecord]:
-        return self._parts.observer.process_tree(agent)
+        return self._daemon.observer.process_tree(agent)
 
     def healing_case_of(self, session_id: SessionId) -> HealingCase | None:
-        return self._parts.healing.healer.case_of(session_id)
+        return self._daemon.healing.healer.case_of(session_id)
 
     def wake_of(self, session_id: SessionId) -> HeartbeatStatus | None:
-        return self._parts.heartbeat.wake_service.of_session(session_id)
+        return self._daemon.heartbeat.wake_service.of_session(session_id)
 
     def warnings_of(self, session_id: SessionId) -> tuple[str, ...]:
-        return self._parts.heartbeat.timers.warnings(session_id)
+        return self._daemon.heartbeat.timers.warnings(session_id)
 
     def read_last_events(self, session_id: SessionId, limit: int) -> Sequence[Event]:
-        return self._parts.observer.read_last_events(session_id, limit)
+        return self._daemon.observer.read_last_events(session_id, limit)
 
     def folder_exists(self, folder: str) -> bool:
         return os.path.isdir(folder)  # noqa: PTH112 - `Path.is_dir` raises where it may not look

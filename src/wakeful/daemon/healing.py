@@ -8,9 +8,11 @@ import asyncio
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from wakeful.alerts.attention import AttentionMonitor
 from wakeful.alerts.model import AlertCode, AttentionQuestion, Topic, issue_tracker_alert, resolved_text
@@ -26,12 +28,14 @@ from wakeful.config.alert_channels import alert_rules_of, open_channels
 from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config, RedisConfig, RunawayResponse
 from wakeful.config.state_dir import store_path
+from wakeful.control.ownership import ManagedSessions
 from wakeful.core.clock import iso
 from wakeful.core.errors import ExtraMissing
 from wakeful.core.ids import SessionId
 from wakeful.core.process import ProcessState
-from wakeful.daemon.control import ControlComponents
-from wakeful.daemon.observer import SessionObserver
+from wakeful.daemon.control import ControlComponents, SessionControllers
+from wakeful.daemon.host import JUDGING
+from wakeful.daemon.observer import ObservedSessions, SessionObserver
 from wakeful.healing.cases import HealingCases
 from wakeful.healing.closed_sessions import UserCloseDetector
 from wakeful.healing.disk import DiskWatch
@@ -45,7 +49,7 @@ from wakeful.healing.revival import Reviver
 from wakeful.healing.situation import SituationBuilder
 from wakeful.incidents.critical_event import ActionTaken, CriticalEvent, CriticalEventKind
 from wakeful.incidents.critical_log import RETENTION_SECONDS, CriticalLog
-from wakeful.incidents.issue_tracker import FilingResult, IssueReport
+from wakeful.incidents.issue_tracker import IssueTracker
 from wakeful.incidents.issues import Issues
 from wakeful.incidents.model import Cause
 from wakeful.incidents.service import Incidents
@@ -69,9 +73,75 @@ if TYPE_CHECKING:
 
 # All problems with the issue tracker are one episode.
 ISSUES_EPISODE: Final = "forge"
-SAVED_FOR_LATER: Final = "kept what it had to say, and tries again every ten minutes"
+SAVED_FOR_LATER: Final = "saved the report and retries every ten minutes"
 Task = tuple[Callable[[], Coroutine[None, None, None]], str]
 """A task that never ends, and the consequence if the store refuses it."""
+
+
+class HealerParts(Struct, frozen=True, kw_only=True):
+    """The parts of the daemon that healing of sessions needs."""
+
+    observer: ObservedSessions
+    store: Store
+    managed_sessions: ManagedSessions
+    controllers: SessionControllers
+    incidents: Incidents
+    checkpoints: Checkpoints
+    notifier: Notifier
+    mute_pause: MutePause
+    issues: IssueTracker | None
+    limiter: RevivalLimiter
+    situations: SituationBuilder
+    write: Callable[[CriticalEvent], Awaitable[None]]
+    rules: Callable[[], HealingRules]
+
+
+class BuiltHealer(Struct, frozen=True):
+    reviver: Reviver
+    cases: HealingCases
+    healer: Healer
+
+
+def build_healer(parts: HealerParts) -> BuiltHealer:
+    observer, situations = parts.observer, parts.situations
+    clock, registry = observer.clock, observer.registry
+    reviver = Reviver(
+        clock=clock,
+        store=parts.store,
+        controller=parts.controllers.automatic,
+        person_controller=parts.controllers.asked,
+        managed_sessions=parts.managed_sessions,
+        limiter=parts.limiter,
+        history=observer,
+    )
+    notifier = HealingNotifier(
+        clock=clock,
+        notifier=parts.notifier,
+        mute_pause=parts.mute_pause,
+        write=parts.write,
+        mode=parts.rules().mode,
+    )
+    probe = OutageProbe(clock, registry)
+    cases = HealingCases(
+        store=parts.store,
+        clock=clock,
+        incidents=parts.incidents,
+        issues=CaseIssues(clock, parts.incidents, observer, parts.issues),
+        notifier=notifier,
+        checkpoints=SessionCheckpoints(parts.checkpoints, situations, observer),
+        situations=situations,
+        probe=probe,
+    )
+    healer = Healer(
+        clock=clock,
+        registry=registry,
+        reviver=reviver,
+        cases=cases,
+        situations=situations,
+        probe=probe,
+        rules=parts.rules,
+    )
+    return BuiltHealer(reviver, cases, healer)
 
 
 class HealingComponents:
@@ -101,17 +171,18 @@ class HealingComponents:
         self.checkpoints = Checkpoints(store, clock, CheckpointFiles(Path(paths.state_dir, "checkpoints")))
         self.alerts = self._build_outbox(paths)
         self.notifier = Notifier(self.alerts, self.incidents, clock)
-        excuses = self._is_visible, self._is_suppressed, self._is_turn_done
-        self.attention = AttentionMonitor(self.notifier, clock, alert_rules_of(config.alerts), *excuses)
+        conditions = self._is_visible, self._is_suppressed, self._is_turn_done
+        self.attention = AttentionMonitor(self.notifier, clock, alert_rules_of(config.alerts), *conditions)
         self._issues = self._build_issues()
-        place = self._host = HostInfo(observer.host, clock)
+        host = self._host = HostInfo(observer.host, clock)
         self.limiter = RevivalLimiter(clock, config.heal.pace_seconds, config.heal.pace_burst)
-        self.situations = SituationBuilder(control.managed_sessions, place, paths.tmux, self.lessons)
+        self.situations = SituationBuilder(control.managed_sessions, host, paths.tmux, self.lessons)
         self._close_detector = UserCloseDetector(
             clock, observer.registry, control.managed_sessions, self.situations
         )
         self._disk = self._build_disk_watch(paths, writer)
-        self.healer = self._build_healer()
+        built = self._build_healer()
+        self.reviver, self.healer = built.reviver, built.healer
         checkpoints = StoredJournalCheckpoints(store_path(config, paths))
         self._journal_notifier = JournalNotifier(self.notifier, clock)
         self._checkpoint_notifier = CheckpointNotifier(self.checkpoints, self.notifier, store, clock)
@@ -121,7 +192,7 @@ class HealingComponents:
             observer.registry,
             control.managed_sessions,
             control.controller,
-            place,
+            host,
             self.limiter,
             self.situations,
         )
@@ -131,17 +202,17 @@ class HealingComponents:
 
     def _connect(self, checkpoints: StoredJournalCheckpoints) -> None:
         """Connect the parts: executors of decisions, and listeners for changes."""
-        carriers, control = self.checkpoints.executors, self._control
-        carriers[CheckpointKind.SESSION] = SessionDecisionExecutor(
+        executors, control = self.checkpoints.executors, self._control
+        executors[CheckpointKind.SESSION] = SessionDecisionExecutor(
             self.healer,
             control.controller,
             control.managed_sessions,
             control.stop_tools,
             self._observer.supervisor.on_action,
         )
-        carriers[CheckpointKind.JOURNAL] = JournalDecisionExecutor(checkpoints)
+        executors[CheckpointKind.JOURNAL] = JournalDecisionExecutor(checkpoints)
         if self.queue is not None:
-            carriers[CheckpointKind.QUEUE] = QueueDecisionExecutor(self.queue)
+            executors[CheckpointKind.QUEUE] = QueueDecisionExecutor(self.queue)
         self.lessons.subscribe(self.healer.recheck_all)
         self._mute_pause.subscribe(self.healer.recheck_all)
 
@@ -183,6 +254,7 @@ class HealingComponents:
         yield self.work_revival.run, "work that expired is not revived"
         if self._issues is not None:
             yield self._issues.run, "issues are not filed again"
+        yield self._mute_pause.end_on_time, "a pause with an end does not end"
         if self._shares_store:
             yield self._mute_pause.follow, "pauses of other daemons are not heard"
             yield self._managed_sessions.follow, "what other daemons manage is not heard"
@@ -191,7 +263,11 @@ class HealingComponents:
         if self.queue is not None:
             yield self.queue.run, "the queue is not watched"
         if self._config.alerts.ping_url:
-            yield Ping(self._config.alerts.ping_url, self._observer.clock).run, "nobody is pinged"
+            ping = Ping(self._config.alerts.ping_url, self._observer.clock, self._is_judging)
+            yield ping.run, "nobody is pinged"
+
+    def _is_judging(self) -> bool:
+        return not self._observer.failures.is_down(JUDGING)
 
     @property
     def queue_approval(self) -> QueueApproval | None:
@@ -235,68 +311,46 @@ class HealingComponents:
         github, store = self._config.github, self._store
         if not github.repo and not github.repos:
             return None
-        forge = GhIssueTracker(
+        tracker = GhIssueTracker(
             StoreIssueLedger(store), repo=github.repo, repos=github.repos, public=github.public
         )
         return Issues(
-            forge,
+            tracker,
             store,
             self._observer.clock,
-            wants=forge.wants,
+            wants=tracker.wants,
             tell=self._notify_issue_tracker,
             works=self._on_issue_tracker_works,
-            filed=_on_filed_late,
         )
 
     def _build_disk_watch(self, paths: StatePaths, writer: TransitionWriter) -> DiskWatch:
         return DiskWatch(
             clock=self._observer.clock,
             host=self._observer.host,
-            room=Disk(paths.state_dir),
-            refused=lambda: writer.problem,
+            disk=Disk(paths.state_dir),
+            store_problem=lambda: writer.problem,
             incidents=self.incidents,
             notifier=self.notifier,
             tracker=self._issues,
         )
 
-    def _build_healer(self) -> Healer:
-        observer, control = self._observer, self._control
-        reviver = self.reviver = Reviver(
-            clock=observer.clock,
+    def _build_healer(self) -> BuiltHealer:
+        parts = HealerParts(
+            observer=self._observer,
             store=self._store,
-            controller=control.automatic_controller,
-            asked=control.controller,
-            managed_sessions=control.managed_sessions,
-            limiter=self.limiter,
-            past=observer,
-        )
-        notifier = HealingNotifier(
-            clock=observer.clock,
+            managed_sessions=self._managed_sessions,
+            controllers=self._control.controllers,
+            incidents=self.incidents,
+            checkpoints=self.checkpoints,
             notifier=self.notifier,
             mute_pause=self._mute_pause,
+            issues=self._issues,
+            limiter=self.limiter,
+            situations=self.situations,
             write=self.write,
-            mode=self._config.daemon.mode,
-        )
-        probe = OutageProbe(observer.clock, observer.registry)
-        cases = HealingCases(
-            store=self._store,
-            clock=observer.clock,
-            incidents=self.incidents,
-            issues=CaseIssues(observer.clock, self.incidents, observer, self._issues),
-            notifier=notifier,
-            checkpoints=SessionCheckpoints(self.checkpoints, self.situations, observer),
-            situations=self.situations,
-            probe=probe,
-        )
-        return Healer(
-            clock=observer.clock,
-            registry=observer.registry,
-            reviver=reviver,
-            cases=cases,
-            situations=self.situations,
-            probe=probe,
             rules=self.rules,
         )
+        return build_healer(parts)
 
     def _build_recovery_watch(
         self, paths: StatePaths, checkpoints: StoredJournalCheckpoints
@@ -331,12 +385,12 @@ class HealingComponents:
         count, waiting = self.incidents.open_count, self.checkpoints.open_count
         incidents = "1 incident is open" if count == 1 else f"{count} incidents are open"
         checkpoints = "1 checkpoint waits for you" if waiting == 1 else f"{waiting} checkpoints wait for you"
-        trouble = self.queue.problem if self.queue is not None else None
+        queue_problem = self.queue.problem if self.queue is not None else None
         return (
             *((f"{incidents}: `wakeful incidents`",) if count else ()),
             *((f"{checkpoints}: `wakeful checkpoint list`",) if waiting else ()),
             *self.alerts.problems,
-            *((f"queue: {trouble}",) if trouble is not None else ()),
+            *((f"queue: {queue_problem}",) if queue_problem is not None else ()),
         )
 
     def _build_queue_watch(self, redis: RedisConfig, paths: StatePaths) -> "RedisWatch":
@@ -382,7 +436,7 @@ class HealingComponents:
             notifier=QueueNotifier(
                 incidents=self.incidents,
                 notifier=self.notifier,
-                treated=self.is_treated,
+                is_treated=self.is_treated,
             ),
             observer=QueueSessionsObserver(self.situations, self._observer.supervisor),
         )
@@ -393,15 +447,15 @@ class HealingComponents:
             return
         await self._journal_notifier.notify(report)
 
-    async def _notify_issue_tracker(self, words: str) -> None:
+    async def _notify_issue_tracker(self, problem: str) -> None:
         now = self._observer.clock.now().wall
-        body = issue_tracker_alert(words, self._observer.host, now, did=SAVED_FOR_LATER)
+        body = issue_tracker_alert(problem, self._observer.host, now, did=SAVED_FOR_LATER)
         await self.notifier.raise_alert(ISSUES_EPISODE, body, Topic((AlertCode.ISSUES,)))
 
     async def _on_issue_tracker_works(self) -> None:
         since = next((each.owed_at for each in self.notifier.open_alerts(ISSUES_EPISODE)), None)
         if since is not None:
-            await self.notifier.resolve(ISSUES_EPISODE, resolved_text("no issue could be filed", iso(since)))
+            await self.notifier.resolve(ISSUES_EPISODE, resolved_text("issue not filed", iso(since)))
 
     async def _is_visible(self, session_id: SessionId) -> bool:
         session = self._observer.registry.sessions.get(session_id)
@@ -413,7 +467,7 @@ class HealingComponents:
         )
 
     def _is_suppressed(self, record: SessionRecord, question: AttentionQuestion | None) -> bool:
-        """Whether it is muted, or part of an incident with many sessions."""
+        """Whether it is muted, or part of an incident whose cause is not this session alone."""
         incident = self.incidents.of(record.id)
         if incident is not None and incident.cause is not Cause.SESSION:
             return True
@@ -423,7 +477,3 @@ class HealingComponents:
     def _is_turn_done(self, session_id: SessionId) -> bool:
         session = self._observer.registry.sessions.get(session_id)
         return session is not None and session.activity.ended_well and not session.presence.stopped
-
-
-async def _on_filed_late(_report: IssueReport, _filing: FilingResult) -> None:
-    """Does nothing: the event was written without an issue, and lines are never changed."""

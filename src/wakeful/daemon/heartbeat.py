@@ -1,19 +1,15 @@
 """Builds the wake service, the supervision timers, repairs and the health hook from the configuration.
 
-It also sets the bounds of a `HEARTBEAT.md` file and re-exports the functions that read one, for commands
-without a daemon. Wakes reach sessions of agents in the pane that the agent runs in, on this host or in its
-container.
+Wakes reach sessions of agents in the pane that the agent runs in, on this host or in its container.
 """
 
 import os
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-
-from msgspec import Struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from wakeful.agents.hub import Hub
-from wakeful.agents.model import AgentRecord, AgentRuntime, AgentState
+from wakeful.agents.model import AgentRecord, AgentRuntime, AgentSpec, AgentState
 from wakeful.agents.table import AgentTable
-from wakeful.alerts.mute_pause import MutePause
 from wakeful.config.heartbeat import HeartbeatConfig, SupervisionConfig
 from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config
@@ -24,21 +20,10 @@ from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.managed_session import ManagedSession, PaneAddress
 from wakeful.core.process import ProcessState
 from wakeful.daemon.agents import engine_address
-from wakeful.daemon.control import ControlComponents
-from wakeful.daemon.healing import HealingComponents
-from wakeful.daemon.observer import SessionObserver
+from wakeful.daemon.healing import HealingComponents, Task
+from wakeful.daemon.observer import ObservedSessions, SessionObserver
 from wakeful.healing.closed_sessions import PromptTimeout
-from wakeful.heartbeat.file import (
-    FOLDERS,
-    NAME,
-    AgentHeartbeatFiles,
-    heartbeat_path_from,
-    heartbeat_path_in,
-    load,
-    not_trusted_text,
-    parse_snapshot,
-    read_heartbeat,
-)
+from wakeful.heartbeat.file import AgentHeartbeatFiles
 from wakeful.heartbeat.policy import Bounds
 from wakeful.heartbeat.service import WakeControl, WakeRules, WakeService
 from wakeful.heartbeat.store import AuditLog, PolicyStore
@@ -47,31 +32,13 @@ from wakeful.linux.run_command import HookProgram
 from wakeful.sessions.feed import Feed
 from wakeful.sessions.health_hook import HealthHook
 from wakeful.sessions.prompt_timeouts import SupervisionEvent, SupervisionTimers, TimerRules
-from wakeful.sessions.reachability import ReachSource
 from wakeful.sessions.repair import Repairs
 from wakeful.sessions.session import TrackedSession
 from wakeful.storage.base import Store, Transition
 
-__all__ = [
-    "FOLDERS",
-    "NAME",
-    "AgentHeartbeatFiles",
-    "bounds_of",
-    "heartbeat_path_from",
-    "heartbeat_path_in",
-    "load",
-    "not_trusted_text",
-    "parse_snapshot",
-    "read_heartbeat",
-]
-
 
 def bounds_of(config: HeartbeatConfig) -> Bounds:
     return Bounds(config.min_interval, config.default_interval, config.max_body_bytes)
-
-
-Task = tuple[Callable[[], Coroutine[None, None, None]], str]
-"""A task that never ends, and the consequence if the store refuses it."""
 
 
 class HeartbeatComponents:
@@ -82,15 +49,21 @@ class HeartbeatComponents:
         config: Config,
         paths: StatePaths,
         store: Store,
-        parts: "WakeParts",
+        observer: SessionObserver,
+        control: WakeControl,
         feed: Feed,
         hub: Hub,
         healing: HealingComponents,
     ) -> None:
-        observer, control = parts.observer, parts.control
-        self.wake_service = build_wake(config, paths, store, parts, hub)
-        cut_short = PromptTimeout(control.automatic_controller, observer.registry, healing.is_treated)
-        self.timers = build_timers(config, observer, feed, cut_short)
+        declared = partial(_declared_agents, {spec.name: spec for spec in config.agents}, hub)
+        self.wake_service = build_wake(config.heartbeat, paths, store, observer, control, declared)
+        prompt_timeout = PromptTimeout(control.automatic, observer.registry, healing.is_treated)
+        self.timers = SupervisionTimers(
+            observer.clock,
+            observer.registry,
+            timer_rules(config.supervision),
+            TimerEvents(feed, prompt_timeout),
+        )
         self.repairs = Repairs(store, observer.registry, observer.clock, observer)
         self._hook = build_hook(config, observer)
         self._hub = hub
@@ -114,17 +87,8 @@ class HeartbeatComponents:
             yield self._hook.run, "nobody is told of health"
 
 
-class WakeParts(Struct, frozen=True):
-    """The parts of the daemon that wakes need."""
-
-    observer: SessionObserver
-    control: ControlComponents
-    mute_pause: MutePause
-    reach: ReachSource
-
-
 class AgentSessionAddresses:
-    """Where prompts for the sessions of the hub's agents go: to the pane of the agent, on this host or in its container."""
+    """The address of an agent's session is the pane of the agent, on this host or in its container."""
 
     def __init__(self, table: AgentTable, config: Config, paths: StatePaths) -> None:
         self._table = table
@@ -170,59 +134,56 @@ def _pane_of(record: AgentRecord, session: TrackedSession) -> PaneAddress | None
 
 
 def container_prompt_drivers(config: Config, paths: StatePaths) -> dict[str, PromptDriver]:
-    """The prompt driver for containers, if an agent is declared in one: an engine's library takes long, and may be missing."""
+    """The prompt driver for containers, if an agent is declared in one."""
     if AgentRuntime.DOCKER not in {spec.runtime for spec in config.agents}:
         return {}
-    from wakeful.integrations.docker.prompt import ContainerPromptDriver  # noqa: PLC0415 - see the docstring
+    # An engine's library loads slowly, and may be missing.
+    from wakeful.integrations.docker.prompt import ContainerPromptDriver  # noqa: PLC0415
 
     return {AgentRuntime.DOCKER: ContainerPromptDriver(engine_address(os.environ), paths.typed_notes)}
 
 
+def _declared_agents(specs: Mapping[str, AgentSpec], hub: Hub) -> dict[str, DeclaredAgent]:
+    return {each.name: DeclaredAgent(each, specs[each.name]) for each in hub.records}
+
+
 def build_wake(
-    config: Config,
+    config: HeartbeatConfig,
     paths: StatePaths,
     store: Store,
-    parts: WakeParts,
-    hub: Hub,
+    observer: ObservedSessions,
+    control: WakeControl,
+    declared: Callable[[], dict[str, DeclaredAgent]] = dict,
 ) -> WakeService:
-    observer, control = parts.observer, parts.control
-    heartbeat, clock = config.heartbeat, observer.clock
-    specs = {spec.name: spec for spec in config.agents}
-
-    def declared() -> dict[str, DeclaredAgent]:
-        return {each.name: DeclaredAgent(each, specs[each.name]) for each in hub.records}
-
+    clock = observer.clock
     return WakeService(
         clock=clock,
         targets=Targets(observer.registry, declared),
         policies=PolicyStore(
-            AgentHeartbeatFiles(paths.state_dir, bounds_of(heartbeat), TrustFile(paths.trust_file)),
+            AgentHeartbeatFiles(paths.state_dir, bounds_of(config), TrustFile(paths.trust_file)),
             store,
             clock,
         ),
-        audits=AuditLog(store, clock, heartbeat.wake_event_retention),
-        control=WakeControl(
-            control.gate, control.controller, control.automatic_controller, parts.reach, parts.mute_pause
-        ),
+        audits=AuditLog(store, clock, config.wake_event_retention),
+        control=control,
         judged_by=observer.policy,
-        rules=wake_rules(heartbeat),
+        rules=WakeRules(
+            config.enabled,
+            config.default_interval,
+            config.wake_cooldown,
+            config.max_wakes_per_cycle,
+            config.cycle,
+        ),
         context=WakeContext(store),
     )
-
-
-def build_timers(
-    config: Config, observer: SessionObserver, feed: Feed, cut_short: PromptTimeout
-) -> SupervisionTimers:
-    rules = timer_rules(config.supervision)
-    return SupervisionTimers(observer.clock, observer.registry, rules, TimerEvents(feed, cut_short))
 
 
 class TimerEvents:
     """Publishes events of the timers, and ends prompts that timed out."""
 
-    def __init__(self, feed: Feed, cut_short: PromptTimeout) -> None:
+    def __init__(self, feed: Feed, prompt_timeout: PromptTimeout) -> None:
         self._feed = feed
-        self._prompt_timeout = cut_short
+        self._prompt_timeout = prompt_timeout
 
     def publish_supervision(self, event: SupervisionEvent) -> None:
         self._feed.publish_supervision(event)
@@ -245,14 +206,4 @@ def timer_rules(config: SupervisionConfig) -> TimerRules:
         config.progress_notify_interval,
         config.inactivity_warning_after,
         config.inactivity_timeout,
-    )
-
-
-def wake_rules(config: HeartbeatConfig) -> WakeRules:
-    return WakeRules(
-        config.enabled,
-        config.default_interval,
-        config.wake_cooldown,
-        config.max_wakes_per_cycle,
-        config.cycle,
     )

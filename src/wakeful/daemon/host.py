@@ -1,10 +1,11 @@
 """Runs the supervisor in the daemon's loop, and passes its results on to the parts of the daemon.
 
-Parts join once they are built. Before that, no session can be reached and no result is passed on.
+The parts are built later and then join. Before that, no session can be reached and no result is passed on.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 from msgspec.structs import replace
@@ -47,58 +48,66 @@ class DaemonHost:
         self.judging_seconds = Histogram()
         self._observing = observing
         self._wakes = wakes
-        self._controllers: list[JudgingHost] = []
-        self._judged_listeners: list[JudgedListener] = []
-        self._process_listeners: list[ProcessListener] = []
-        self._exit_listeners: list[ExitListener] = []
+        self._controller: JudgingHost | None = None
+        self._judged_listener: JudgedListener | None = None
+        self._process_listener: ProcessListener | None = None
+        self._exit_listeners: Sequence[ExitListener] = ()
         self._loop = asyncio.get_running_loop()
+        self._is_held = False
         self._timer: asyncio.TimerHandle | None = None
         self._retries: dict[str, asyncio.TimerHandle] = {}
         # Sessions whose agent ended, until the processes were searched for its orphans.
         self._orphans_wanted: dict[SessionId, ReportOrphans] = {}
         self._orphan_search: asyncio.Task[None] | None = None
 
-    def add_controller(self, controller: JudgingHost) -> None:
-        self._controllers.append(controller)
-
-    def add_judged_listener(self, listener: JudgedListener) -> None:
-        self._judged_listeners.append(listener)
-
-    def add_process_listener(self, listener: ProcessListener) -> None:
-        self._process_listeners.append(listener)
-
-    def add_exit_listener(self, listener: ExitListener) -> None:
-        self._exit_listeners.append(listener)
+    def join(
+        self,
+        *,
+        controller: JudgingHost,
+        judged: JudgedListener,
+        processes: ProcessListener,
+        exits: Sequence[ExitListener],
+    ) -> None:
+        self._controller, self._judged_listener = controller, judged
+        self._process_listener, self._exit_listeners = processes, exits
 
     def on_exit(self, process: Process) -> None:
         for each in self._exit_listeners:
             each.on_exit(process)
 
     def on_session_process(self, session_id: SessionId) -> None:
-        for each in self._process_listeners:
-            each.on_session_process(session_id)
+        if self._process_listener is not None:
+            self._process_listener.on_session_process(session_id)
 
     def on_session_gone(self, session_id: SessionId) -> None:
-        for each in self._judged_listeners:
-            each.on_session_gone(session_id)
+        if self._judged_listener is not None:
+            self._judged_listener.on_session_gone(session_id)
 
     def on_judged(self, transitions: list[Transition], changes: list[SessionChange]) -> None:
-        for each in self._judged_listeners:
-            each.on_judged(transitions, changes)
+        if self._judged_listener is not None:
+            self._judged_listener.on_judged(transitions, changes)
 
     def reach(self, session_id: SessionId) -> Reachability:
         """The answer of the action gate, asked while the session is judged."""
-        if self._observing:
-            return Reachability(enabled=self._wakes, observing=True)
-        for each in self._controllers:
-            return replace(each.reach(session_id), enabled=self._wakes)
-        return Reachability(enabled=self._wakes)
+        if self._observing or self._controller is None:
+            return Reachability(enabled=self._wakes, observing=self._observing)
+        return replace(self._controller.reach(session_id), enabled=self._wakes)
 
     def needs_approval(self, session_id: SessionId) -> bool:
-        return any(each.needs_approval(session_id) for each in self._controllers)
+        return self._controller is not None and self._controller.needs_approval(session_id)
+
+    @contextmanager
+    def held_judging(self) -> Iterator[None]:
+        """Requests are ignored meanwhile: sessions stay marked, for the caller to have them judged."""
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
 
     def request_judging(self, supervisor: Supervisor) -> None:
-        self._loop.call_soon(self._judge_pending, supervisor)
+        if not self._is_held:
+            self._loop.call_soon(self._judge_pending, supervisor)
 
     def _judge_pending(self, supervisor: Supervisor) -> None:
         began = self._loop.time()
@@ -113,7 +122,7 @@ class DaemonHost:
             self._loop.call_soon(self._judge_pending, supervisor)
 
     def set_timer(self, supervisor: Supervisor, awake: float) -> None:
-        # The loop's clock is CLOCK_MONOTONIC, which also counts awake seconds.
+        # The loop's clock is CLOCK_MONOTONIC: like `awake`, it stops while the host is suspended.
         if self._timer is not None:
             if self._timer.when() <= awake and not self._timer.cancelled():
                 return

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 class DaemonStarting(WorldError, code="starting", retryable=True):
-    """The first look is not done."""
+    """The first scan is not done."""
 
 
 class FileWatchDown(WorldError, code="eyes-down", retryable=True):
-    """Nobody is told of changes."""
+    """File changes are not reported."""
 
 
 class StoreRefuses(WorldError, code="store-refuses", retryable=True):
-    """The store takes no writes."""
+    """The store rejects writes."""
 
 
 def readiness_problem(daemon: "Daemon") -> WorldError | None:

@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from wakeful import __version__
 from wakeful.alerts.mute_pause_model import PauseRecord
@@ -29,10 +29,11 @@ from wakeful.integrations.tmux.dialogs import DialogDetector
 from wakeful.integrations.tmux.pane_source import TmuxPaneSource
 from wakeful.judging.events import Event
 from wakeful.judging.session_record import safe
+from wakeful.judging.thresholds import Policy
 from wakeful.linux import proc
 from wakeful.linux.clock import SystemClock
 from wakeful.sessions.feed import Feed
-from wakeful.sessions.registry import KnownSessions
+from wakeful.sessions.registry import KnownSessions, SessionRegistry
 from wakeful.sessions.tracking import track_sessions
 from wakeful.sources.base import FolderWatcher, ProcessWatch
 from wakeful.sources.event_log import event_logs
@@ -44,6 +45,21 @@ from wakeful.views.sessions import ProcessRecord, SessionFacts, SessionQueries
 
 if TYPE_CHECKING:
     from wakeful.integrations.docker.source import ContainerSource
+
+
+class ObservedSessions(Protocol):
+    """The sessions of an observer, for the parts that are built on them."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def policy(self) -> Policy: ...
+
+    @property
+    def registry(self) -> SessionRegistry: ...
+
+    def read_last_events(self, session_id: SessionId, limit: int) -> list[Event]: ...
 
 
 class PlainProcesses:
@@ -158,7 +174,7 @@ class SessionObserver:
         )
 
     def open_containers(self) -> "ContainerSource":
-        """A source for the containers of a hub. Imported only then: an engine's library takes long, and may be missing."""
+        """A source for the containers of a hub. Imported only here: an engine's library loads slowly and may be missing."""
         from wakeful.integrations.docker.source import ContainerSource  # noqa: PLC0415
 
         opened = ContainerSource(
@@ -175,13 +191,16 @@ class SessionObserver:
 
     async def scan(self) -> None:
         """Scan every source once, and judge all sessions that were found."""
+        await self.scan_sources()
+        self.judge_all_pending()
+
+    async def scan_sources(self) -> None:
         for source in self.sources.all():
             self.sources.observe(source, source.scan)
         try:
             await self.tmux.scan()
         except Exception as error:  # noqa: BLE001 - the other sources are shown even so
             self.failures.on_failure(self.tmux.name, error)
-        self.judge_all_pending()
 
     def judge_all_pending(self) -> None:
         while self.supervisor.judge_pending():
@@ -200,13 +219,13 @@ class SessionObserver:
     def read_last_events(self, session_id: SessionId, limit: int) -> list[Event]:
         return self.sources.read_last_events(session_id, limit)
 
-    def process_tree(self, holder: Process) -> list[ProcessRecord]:
-        """The processes below an agent: its tools and helpers, and theirs."""
+    def process_tree(self, agent: Process) -> list[ProcessRecord]:
+        """All processes below an agent: its tools and helpers, and their children."""
         families = proc.children_by_parent()
         parents = {each.pid: parent for parent, children in families.items() for each in children}
         return [
             ProcessRecord(each.pid, parents.get(each.pid, 0), safe(" ".join(proc.command(each.pid))))
-            for each in proc.descendants(holder, families)
+            for each in proc.descendants(agent, families)
         ]
 
 
@@ -222,7 +241,7 @@ def codex_folders(config: Config) -> tuple[Path, ...]:
 
 
 def _resolve_folders(folders: tuple[str, ...]) -> tuple[Path, ...]:
-    # Unlike Path.resolve, realpath takes a link to itself for a name, and nothing is found there.
+    # Path.resolve raises for a link to itself; realpath returns a name at which nothing is found.
     return tuple(dict.fromkeys(Path(os.path.realpath(Path(folder).expanduser())) for folder in folders))
 
 
@@ -230,7 +249,7 @@ def scan_once(config: Config, paused: PauseRecord | None = None) -> SessionQueri
     """Scan everything once, read-only. Nothing is watched or written. `paused` is the stored pause."""
     observer = SessionObserver(config, StatePaths.from_environ(os.environ), SystemClock(), PlainProcesses())
     asyncio.run(observer.scan())
-    standing = DaemonRecord(
+    daemon = DaemonRecord(
         mode=config.daemon.mode,
         version=__version__,
         host=observer.host,
@@ -242,7 +261,7 @@ def scan_once(config: Config, paused: PauseRecord | None = None) -> SessionQueri
         paused=paused,
     )
     return SessionQueries(
-        observer.clock, observer.registry, Feed(), observer.policy, ScanFacts(standing, observer)
+        observer.clock, observer.registry, Feed(), observer.policy, ScanFacts(daemon, observer)
     )
 
 

@@ -13,7 +13,7 @@ from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config
 from wakeful.config.state_dir import read_stored_pause, store_path
 from wakeful.core.ids import SessionId
-from wakeful.daemon.observer import PlainProcesses, SessionObserver
+from wakeful.daemon.observer import ObservedSessions, PlainProcesses, SessionObserver
 from wakeful.integrations.git import GitFolders
 from wakeful.judging.events import Event
 from wakeful.linux.clock import SystemClock
@@ -42,11 +42,7 @@ class ReadOnlyStore:
         return await asyncio.to_thread(read_notes, self._path, kind)
 
 
-def build_reports(
-    observer: SessionObserver,
-    store: ReportStore,
-    sources: ReportSources,
-) -> ReportService:
+def build_reports(observer: ObservedSessions, store: ReportStore, sources: ReportSources) -> ReportService:
     return ReportService(
         clock=observer.clock,
         registry=observer.registry,

@@ -43,7 +43,7 @@ from wakeful.http.auth import Authenticator, url_of
 from wakeful.http.caller import CallerCheck
 from wakeful.http.gate import Gate
 from wakeful.http.routes.daemon import MonitoringRoutes
-from wakeful.http.server import serve as serve_door
+from wakeful.http.server import serve as serve_listener
 from wakeful.judging.session_record import SessionRecord
 from wakeful.linux.child_environment import configure_environments
 from wakeful.linux.child_process import ChildSupervisor
@@ -53,7 +53,7 @@ from wakeful.linux.logging import limit_log
 from wakeful.linux.shutdown import shutdown_event
 from wakeful.linux.systemd import LoopWatchdog, SystemdNotifier, move_agents_to_scopes, service_group
 from wakeful.replay.cases import CaseFile, append_case
-from wakeful.sessions.session import TransitionKey as SessionStanding, transition_key_of
+from wakeful.sessions.session import TransitionKey, transition_key_of
 from wakeful.sources.folder_watch import FolderWatch
 from wakeful.storage.base import Store
 from wakeful.storage.sqlite.store import SqliteStore
@@ -77,10 +77,10 @@ async def serve(
 ) -> None:
     """Run until SIGINT, SIGTERM, `wakeful down` or cancellation. `announce` gets lines for a person to read.
 
-    `with_login` puts a one-time login into the page's link: only for an interactive terminal. `gateway` are the
-    words of the command that is kept running beside it, if one is. `supervised`: it also ends when standard input does.
+    `with_login` puts a one-time login into the page's link: only for an interactive terminal. `gateway` is the
+    Wakeful command that the daemon keeps running, if any. `supervised`: it also ends when standard input does.
     """
-    # First: a child process must not speak to systemd in the daemon's name.
+    # First: this removes the notification socket from the environment, so no child process can use it.
     notifier = SystemdNotifier.from_environ(os.environ)
     limit_log()
     listeners = Listeners(config, paths, port_asked_for=port_asked_for)
@@ -105,34 +105,42 @@ async def serve(
             child_processes=_child_processes(paths, gateway),
         )
         stack.callback(daemon.exits.close)
-        daemon.observer.supervisor.restore_transition_keys(await _stored_transition_keys(store))
-        await daemon.mute_pause.reload()
-        # Before sessions are judged: what a person stopped must not count as dead, not even for a moment.
-        await daemon.control.person_stops.load()
-        await daemon.hub.load()
-        await daemon.observer.scan()
-        fault_point("daemon.looked")
-        await daemon.control.restore()
-        fault_point("daemon.hands")
-        await daemon.healing.restore()
-        fault_point("daemon.care")
-        await daemon.hub.restore()
-        # Last: every session was judged by current evidence, so no wake depends on old state.
-        daemon.observer.judge_all_pending()
-        fault_point("daemon.judged")
-        await daemon.heartbeat.restore()
-        daemon.has_scanned = True
+        await _restore(daemon, store)
         ended = shutdown_event(supervised=supervised)
         app, authenticator = _app(config, paths, listeners, daemon, store=store, end=ended.set)
         stack.callback(app.log.close)
         link = _link(config, listeners, authenticator if with_login else None)
         for line in _startup_lines(config, listeners, daemon, link):
             announce(line)
-        pulse = LoopWatchdog(Path(paths.logs), notifier)
-        served = [serve_door(app, listener) for listener in listeners.listeners]
-        group = service_group()
-        apart = [move_agents_to_scopes(group)] if group is not None else []
-        await _run(daemon, [*served, pulse.run(), *apart], ended)
+        tasks = [serve_listener(app, listener) for listener in listeners.listeners]
+        tasks.append(LoopWatchdog(Path(paths.logs), notifier).run())
+        if (group := service_group()) is not None:
+            tasks.append(move_agents_to_scopes(group))
+        await _run(daemon, tasks, ended)
+
+
+async def _restore(daemon: Daemon, store: Store) -> None:
+    """Continue where an earlier daemon stopped: read everything once, judge it, then let each part act."""
+    daemon.observer.supervisor.restore_transition_keys(await _stored_transition_keys(store))
+    await daemon.mute_pause.reload()
+    # Before sessions are judged: a session that a person stopped must not count as dead, not even for a moment.
+    await daemon.control.person_stops.load()
+    await daemon.hub.load()
+    # Nor a managed session: its owner knows whether its end was ordered.
+    with daemon.host.held_judging():
+        await daemon.observer.scan_sources()
+        fault_point("daemon.looked")
+        await daemon.control.restore()
+    daemon.observer.judge_all_pending()
+    fault_point("daemon.hands")
+    await daemon.healing.restore()
+    fault_point("daemon.care")
+    await daemon.hub.restore()
+    # Last: every session was judged by current evidence, so no wake depends on old state.
+    daemon.observer.judge_all_pending()
+    fault_point("daemon.judged")
+    await daemon.heartbeat.restore()
+    daemon.has_scanned = True
 
 
 def _child_processes(paths: StatePaths, gateway: Sequence[str] | None) -> tuple[ChildSupervisor, ...]:
@@ -143,15 +151,15 @@ def _child_processes(paths: StatePaths, gateway: Sequence[str] | None) -> tuple[
     return (ChildSupervisor("gateway", argv, Path(paths.logs) / "gateway.log"),)
 
 
-async def _stored_transition_keys(store: Store) -> dict[SessionId, SessionStanding]:
-    """The last stored key of each session; records of another schema count as new."""
-    standings = {}
+async def _stored_transition_keys(store: Store) -> dict[SessionId, TransitionKey]:
+    """The last stored key of each session; a session with a record of another schema counts as new."""
+    keys = {}
     for row in await store.sessions():
         try:
-            standings[row.id] = transition_key_of(decode_json(row.record, SessionRecord))
+            keys[row.id] = transition_key_of(decode_json(row.record, SessionRecord))
         except msgspec.DecodeError:
             log.info("the stored record of %s is of another version", row.id)
-    return standings
+    return keys
 
 
 def _app(
@@ -233,18 +241,18 @@ def _startup_lines(config: Config, listeners: Listeners, daemon: Daemon, link: s
     yield from (each.start_message for each in daemon.child_processes)
     yield from (f"note: {note}" for note in listeners.notes)
     for source in daemon.observer.sources.records():
-        yield from (f"note: {source.name}: {told}" for told in (source.slow, source.left_out) if told)
+        yield from (f"note: {source.name}: {note}" for note in (source.slow, source.left_out) if note)
 
 
 _MODES: Final = {
-    "observe": "acts on nothing",
-    "mine": "will act on managed sessions only; found ones are watched",
-    "all": "may act on every session",
+    "observe": "takes no action",
+    "mine": "acts on managed sessions; other sessions are watched only",
+    "all": "acts on every session",
 }
 
 
-async def _run(daemon: Daemon, served: Sequence[Coroutine[None, None, None]], ended: asyncio.Event) -> None:
-    """Run all parts until the end is ordered or a listener fails, then shut down.
+async def _run(daemon: Daemon, tasks: Sequence[Coroutine[None, None, None]], ended: asyncio.Event) -> None:
+    """Run all parts until the shutdown event is set or a listener fails, then shut down.
 
     The shutdown closes the feed, the hub and healing and saves unsaved data while the other parts still
     run; then it cancels them. The transition writer ends last: a listener that fails does not take it along.
@@ -252,7 +260,7 @@ async def _run(daemon: Daemon, served: Sequence[Coroutine[None, None, None]], en
     keep = daemon.failures.keep_running
     async with (
         running(keep("transition writer", daemon.transition_writer.run)),
-        running(*served, *_parts(daemon)),
+        running(*tasks, *_parts(daemon)),
     ):
         try:
             await ended.wait()
@@ -281,9 +289,9 @@ def _parts(daemon: Daemon) -> Iterator[Coroutine[None, None, None]]:
         *daemon.hub.tasks(),
         *daemon.heartbeat.tasks(),
     )
-    for run, otherwise in stored:
+    for run, consequence in stored:
         # A full disk must not end the daemon either: it still judges and shows sessions.
-        yield keep(otherwise, run, world_errors=True)
+        yield keep(consequence, run, world_errors=True)
     for child in daemon.child_processes:
         yield keep("gateway", child.run)
 

@@ -15,14 +15,10 @@ from wakeful.http.server import PortBusy, bind_tcp, bind_unix, close_listener
 
 
 class Listeners:
-    """The open sockets, and notes about them.
-
-    A busy port is refused if the operator chose it; otherwise the daemon runs with the socket alone.
-    """
+    """The open sockets, and notes about them."""
 
     def __init__(self, config: Config, paths: StatePaths, *, port_asked_for: bool = False) -> None:
         make_state_dir(paths)
-        # The Unix socket comes first: it also prevents a second daemon.
         self.listeners = [bind_unix(Path(paths.socket))]
         self.listening = [paths.socket]
         self.notes: list[str] = []

@@ -15,6 +15,8 @@ from wakeful.alerts.failed_parts import FailedParts
 from wakeful.core.clock import Clock
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process, ProcessState
+from wakeful.core.redaction import redact
+from wakeful.core.text import plain
 from wakeful.hooks.spool import HookSpoolSource
 from wakeful.integrations.claude_code.stream_source import ClaudeStreamSource
 from wakeful.integrations.tmux.pane_source import PaneSession, TmuxPaneSource
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
 # A process's start time is rounded to ticks, and a call's is stamped before its process exists.
 START_SLACK_SECONDS: Final = 2.0
-# Half a megabyte: ten thousand at once, as after a start, would hold up the loop and swell the memory for good.
+# Half a megabyte: ten thousand at once, as after a start, would block the loop and raise memory use permanently.
 BOOKMARKS_AT_ONCE_MAX: Final = 500
 
 # A pass over all processes is followed by a rest of so many times its length.
@@ -54,7 +56,7 @@ class SourceScheduler(Protocol):
 
     @property
     def failures(self) -> FailedParts:
-        """Where a source that raises is marked as down."""
+        """The sources that are down, because they raised."""
 
     def retry_later(self, name: str, seconds: float, retry: Callable[[], object]) -> None:
         """Call `retry` after so many seconds, once for each name. If that does not fail, the source works again."""
@@ -130,21 +132,21 @@ class SourceSet:
         """Every source but the panes, logs first: a process means more once its conversation is known."""
         return [*self.logs, *self.processes, *self.streams, *self.spools]
 
-    def observe(self, source: Source, act: Callable[P, T], *given: P.args, **named: P.kwargs) -> T | None:
-        """The result of a source. One that raises is down; the others go on."""
+    def observe(self, source: Source, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """The result of a source's method. A source that raises is marked as down, and the result is None."""
         try:
-            return act(*given, **named)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it must end nothing else
+            return act(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - one source must not stop the others
             self.on_failure(source, error)
             return None
 
     def on_failure(self, source: Source, error: Exception) -> None:
-        """A source raised: it is down, and is scanned again later."""
+        """Mark a source that raised as down, and scan it again later."""
         seconds = self._scheduler.failures.on_failure(source.name, error)
         self._scheduler.retry_later(source.name, seconds, partial(self.observe, source, source.scan))
 
     def continue_reading(self, source: Source, act: Callable[[], None]) -> None:
-        """A source has more to read than one turn of the loop takes."""
+        """Read on in the next turn of the loop: a source has more than one turn takes."""
         self._scheduler.continue_later(partial(self.observe, source, act))
 
     def is_known(self, session_id: SessionId) -> bool:
@@ -173,13 +175,13 @@ class SourceSet:
     ) -> None:
         process = proc.identify_or_none(pid)
         if process is not None and reason_to_spare(process) is not None:
-            # No program that reports itself is the first process, Wakeful, or another user's.
+            # A program that reports itself is never the first process, Wakeful, or another user's.
             return
         seconds = self._clock.now().wall - wall
         if process is None or proc.age_seconds(process) + START_SLACK_SECONDS < seconds:
-            # Gone, or another process has its pid by now: when the writer was started is not known any more.
-            gone = Process(pid, 0, proc.boot_id())
-            supervisor.on_process(identity, gone, ProcessState.DEAD, source="event log")
+            # The writer has ended, or another process has its pid by now. Its start time is unknown.
+            writer = Process(pid, 0, proc.boot_id())
+            supervisor.on_process(identity, writer, ProcessState.DEAD, source="event log")
         else:
             supervisor.on_process(identity, process, self.watch(process), source="event log")
 
@@ -187,11 +189,20 @@ class SourceSet:
         for source in self.panes:
             source.request_scan(session_id)
 
+    def mark_unsaved(self, session_id: SessionId) -> None:
+        for source in self.logs:
+            self.observe(source, source.mark_unsaved, session_id)
+
     def on_agent_exit(self, supervisor: Supervisor, session_id: SessionId) -> None:
-        # A client begins a call before its log has it: if it is killed in between, only its stream shows the call.
+        # A client starts a call, or ends a turn, before it logs that: if it is killed in between, only its stream shows it.
         session = self._known.sessions[session_id]
-        newest = session.activity.newest_call
+        newest, last_at = session.activity.newest_call, session.activity.last_at
         for source in self.streams:
+            ended = self.observe(source, source.turn_end, session_id, last_at.wall if last_at else 0.0)
+            if ended is not None:
+                supervisor.on_events(session.subject, [ended], live=False)
+                self.mark_unsaved(session_id)
+                return
             unlogged = self.observe(source, source.calls_after, session_id, newest) or ()
             _add_unlogged_calls(supervisor, session, unlogged)
         self._scheduler.search_orphans(session_id, partial(self._report_orphans, supervisor))
@@ -199,7 +210,7 @@ class SourceSet:
     def _report_orphans(
         self, supervisor: Supervisor, session_id: SessionId, orphans: tuple[Orphan, ...]
     ) -> None:
-        """Report the tools that outlived their agent; one that is younger than its log is a call the log does not show."""
+        """Report the tools that outlived their agent. A tool that is younger than the log is an unlogged call."""
         session = self._known.sessions.get(session_id)
         if (
             session is not None
@@ -219,7 +230,7 @@ class SourceSet:
         )
 
     def _all_families(self) -> dict[int, list[Process]]:
-        """Every process, read again once a pass is ten times as old as it took: a tenth of the time at most."""
+        """Every process by its parent; reading takes a tenth of the time at most."""
         began, (until, families) = time.monotonic(), self._families
         if began >= until:
             families = proc.children_by_parent()
@@ -229,16 +240,16 @@ class SourceSet:
 
     def read_last_events(self, session_id: SessionId, limit: int) -> list[Event]:
         """The newest events of the session's log, from the source that follows it."""
-        recalled = [self.observe(each, each.read_last_events, session_id, limit) for each in self.logs]
-        return [event for events in recalled for event in events or ()]
+        found = [self.observe(each, each.read_last_events, session_id, limit) for each in self.logs]
+        return [event for events in found for event in events or ()]
 
     def read_last_lines(self, session_id: SessionId) -> list[bytes]:
         """The newest lines of the session's log, from the source that follows it."""
-        recalled = [self.observe(each, each.read_last_lines, session_id) for each in self.logs]
-        return [line for lines in recalled for line in lines or ()]
+        found = [self.observe(each, each.read_last_lines, session_id) for each in self.logs]
+        return [line for lines in found for line in lines or ()]
 
     def take_bookmarks(self) -> list[Bookmark]:
-        """How far logs were read and not saved yet; BOOKMARKS_AT_ONCE_MAX of them if there may be more.
+        """Unsaved positions in logs; BOOKMARKS_AT_ONCE_MAX of them if there may be more.
 
         If one source fails, its logs are read once more; the bookmarks of the others are kept.
         """
@@ -252,11 +263,23 @@ class SourceSet:
         """Every source, with the reason if it is down or slow."""
         down = {each.name: each.line for each in self._scheduler.failures.down}
         found = [
-            SourceRecord(each.name, down.get(each.name) or each.delay_reason, each.skipped_logs)
+            SourceRecord(
+                each.name,
+                down.get(each.name) or _plain_reason(each.delay_reason),
+                _plain_reason(each.skipped_logs),
+            )
             for each in self.all()
         ]
-        panes = [SourceRecord(each.name, down.get(each.name) or each.delay_reason) for each in self.panes]
+        panes = [
+            SourceRecord(each.name, down.get(each.name) or _plain_reason(each.delay_reason))
+            for each in self.panes
+        ]
         return (*found, *panes)
+
+
+def _plain_reason(reason: str | None) -> str | None:
+    """Without secrets and unprintable characters: these texts name files, and any program names its files as it likes."""
+    return plain(redact(reason)) if reason is not None else None
 
 
 def _add_unlogged_calls(

@@ -20,6 +20,7 @@ from wakeful.core.clock import Clock
 from wakeful.gateway.ports import Chat, ChatFailed, ChatFlooded, ChatRefused, ChatUnreachable
 from wakeful.gateway.rules.messages import Buttons, Place
 from wakeful.gateway.rules.shown_text import messages_of, partial_view
+from wakeful.gateway.turn_context import SavePart
 
 # The most chats whose pace is remembered; beyond that, quiet chats are forgotten.
 CHATS_MAX: Final = 1000
@@ -40,16 +41,16 @@ class ChatPace:
         self._waiting: list[tuple[SendPriority, int]] = []
         self._numbers = count()
 
-    async def wait_turn(self, rank: SendPriority) -> None:
+    async def wait_turn(self, priority: SendPriority) -> None:
         """Return when this message may be sent."""
-        mine = (rank, next(self._numbers))
-        insort(self._waiting, mine)
+        place = (priority, next(self._numbers))
+        insort(self._waiting, place)
         try:
-            while self._waiting[0] != mine or self._free_at > self._clock.now().awake:
+            while self._waiting[0] != place or self._free_at > self._clock.now().awake:
                 await self._clock.sleep_until(self._free_at)
             self._free_at = self._clock.now().awake + self._every_seconds
         finally:
-            self._waiting.remove(mine)
+            self._waiting.remove(place)
 
     def pause(self, seconds: float) -> None:
         """Send nothing for so long."""
@@ -80,26 +81,23 @@ class ChatPaces:
 EDIT_SECONDS: Final = 1.0
 # Telegram shows it for five seconds.
 TYPING_SECONDS: Final = 4.0
-# Each pause is twice the one before. A placeholder that may be there already is not sent again every minute.
+# Each pause is twice the one before. A placeholder that may have arrived is sent again less often than other messages.
 PAUSE_SECONDS_MIN: Final = 1.0
 PAUSE_SECONDS_MAX: Final = 60.0
 PLACEHOLDER_PAUSE_SECONDS_MAX: Final = 300.0
-# How late an edit without an answer may still take effect: twice Wakeful's own deadline is plenty.
+# How late an edit without an answer may still take effect: twice the time that Telegram has to answer.
 LATE_SECONDS: Final = 20.0
 # A person who deletes the same answer so often does not want it.
 REPLACED_MAX: Final = 3
 PLACEHOLDER: Final = "…"
-EMPTY_ANSWER: Final = "(an answer without words)"
+EMPTY_ANSWER: Final = "(empty answer)"
 
 log = logging.getLogger("wakeful.gateway")
 _T = TypeVar("_T")
 
-SavePart = Callable[[int, int], Awaitable[None]]
-"""Keeps that the part of this number, from 0, is the message of that number."""
-
 
 class ChatAnswers:
-    """What every answer shares: the chat and its pace."""
+    """The chat and its pace, which all answers share."""
 
     def __init__(self, chat: Chat, clock: Clock, *, edit_seconds: float = EDIT_SECONDS) -> None:
         self.chat = chat
@@ -107,10 +105,10 @@ class ChatAnswers:
         self._paces = ChatPaces(clock, edit_seconds)
 
     def answer_for(
-        self, place: Place, keep: SavePart, parts: Mapping[int, int] | None = None
+        self, place: Place, save_part: SavePart, parts: Mapping[int, int] | None = None
     ) -> "ChatAnswer":
         """The answer to one turn. `parts`: its messages, if it was begun before."""
-        return ChatAnswer(self, place, keep, parts or {})
+        return ChatAnswer(self, place, save_part, parts or {})
 
     def pace_of(self, place: Place) -> ChatPace:
         return self._paces.pace_of(place.chat_id)
@@ -118,8 +116,8 @@ class ChatAnswers:
     async def send_reliably(
         self,
         place: Place,
-        say: Callable[[], Awaitable[_T]],
-        rank: SendPriority,
+        send: Callable[[], Awaitable[_T]],
+        priority: SendPriority,
         pause_seconds_max: float = PAUSE_SECONDS_MAX,
         *,
         is_repeatable: bool = True,
@@ -129,20 +127,18 @@ class ChatAnswers:
         Raises ChatRefused if a retry would not help, and ChatFailed in doubt if it must not be sent twice.
         """
         for pause_seconds in _pauses(pause_seconds_max):
-            await self.pace_of(place).wait_turn(rank)
+            await self.pace_of(place).wait_turn(priority)
             try:
-                return await say()
+                return await send()
             except ChatFlooded as flood:
                 self.pace_of(place).pause(flood.retry_after_seconds)
                 continue
             except ChatFailed as problem:
-                if not isinstance(problem, ChatUnreachable) and (
-                    isinstance(problem, ChatRefused) or not is_repeatable
-                ):
+                has_not_arrived = isinstance(problem, ChatUnreachable)
+                if not has_not_arrived and (isinstance(problem, ChatRefused) or not is_repeatable):
                     raise
-                # What never arrived leaves no empty message behind, however often it is tried.
-                is_lost = isinstance(problem, ChatUnreachable)
-                wait_seconds = min(pause_seconds, PAUSE_SECONDS_MAX) if is_lost else pause_seconds
+                # A message that never arrived leaves no empty one behind, however often it is sent again.
+                wait_seconds = min(pause_seconds, PAUSE_SECONDS_MAX) if has_not_arrived else pause_seconds
                 log.info("%s: %s, again in %g s", place.key, problem, wait_seconds)
             await self.clock.sleep(wait_seconds)
         raise AssertionError("pauses do not end")
@@ -151,38 +147,40 @@ class ChatAnswers:
 class ChatAnswer:
     """The answer to one turn, in its place. Its messages are `parts`, by number from 0."""
 
-    def __init__(self, answers: ChatAnswers, place: Place, keep: SavePart, parts: Mapping[int, int]) -> None:
+    def __init__(
+        self, answers: ChatAnswers, place: Place, save_part: SavePart, parts: Mapping[int, int]
+    ) -> None:
         self.parts = dict(parts)
         self._answers = answers
         self._chat = answers.chat
         self._place = place
-        self._save_part = keep
+        self._save_part = save_part
         self._reply_to: int | None = None
         self._text = ""
         self._text_changed = asyncio.Event()
         self._shown_text = ""
         self._can_draft = place.is_private and place.thread_id is not None
-        # Edits of a growing text: never cut off half-way, or one might be carried out behind the final one.
+        # Held while an edit of the growing text is sent: one that is cancelled might take effect after the final one.
         self._editing = asyncio.Lock()
         self._is_late_possible = False
         self._tasks: tuple[asyncio.Task[None], ...] = ()
 
     async def send_placeholder(self, reply_to: int | None = None) -> int:
-        """Let the placeholder appear, unless it is there; its number, which has been kept by then.
+        """Send the placeholder, unless it is there; returns the number of its message, which is stored by then.
 
-        Raises ChatRefused when the chat will not have it.
+        Raises ChatRefused if the chat will not have it.
         """
         self._reply_to = reply_to
         return self.parts.get(0) or await self._new_message(0, SendPriority.NEW)
 
     def grow(self, text: str) -> None:
-        """The whole answer as far as it is there. It is seen when its turn comes; only the newest counts."""
+        """Take the whole answer so far. It is shown at the chat's pace; only the newest one counts."""
         self._text = text
         self._text_changed.set()
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
-        """While inside, it is shown that an answer is being written, and the answer as it grows."""
+        """While inside, the chat shows the typing sign and the growing answer."""
         self._tasks = (asyncio.create_task(self._show_typing()), asyncio.create_task(self._stream()))
         try:
             yield
@@ -194,9 +192,9 @@ class ChatAnswer:
             await self._stop_writing()
 
     async def finish(self, text: str, buttons: Buttons = ()) -> None:
-        """Let the final text be there, once, however often this is called with it.
+        """Show the final text, once, however often this is called with it.
 
-        Returns when it is there, if that takes an hour. Raises ChatRefused when the chat will not have it.
+        Returns when it is shown, even if that takes an hour. Raises ChatRefused if the chat will not have it.
         """
         await self._stop_writing()
         *others, last = messages_of(text) or (EMPTY_ANSWER,)
@@ -209,7 +207,7 @@ class ChatAnswer:
             self._is_late_possible = False
 
     async def _fill(self, number: int, text: str, buttons: Buttons) -> None:
-        """Let this part say so: in its message, or in a new one where that is gone."""
+        """Show the text of this part in its message, or in a new one if that is gone."""
         for replaced in range(REPLACED_MAX + 1):
             message_id = self.parts.get(number) or await self._new_message(number, SendPriority.FINAL)
             try:
@@ -219,21 +217,21 @@ class ChatAnswer:
                     SendPriority.FINAL,
                 )
             except ChatRefused as refusal:
-                log.info("%s: a message cannot be filled: %s", self._place.key, refusal)
+                log.info("%s: a message cannot be edited: %s", self._place.key, refusal)
                 del self.parts[number]
                 if replaced == REPLACED_MAX:
                     raise
             else:
                 return
 
-    async def _new_message(self, number: int, rank: SendPriority) -> int:
-        """A new message for this part, kept. In doubt it is sent again: at worst an empty one is left."""
+    async def _new_message(self, number: int, priority: SendPriority) -> int:
+        """Send and store a new message for this part. In doubt it is sent again: at worst an empty one is left."""
         message_id = await self._answers.send_reliably(
             self._place,
             lambda: self._chat.send(
                 self._place, PLACEHOLDER, reply_to=self._reply_to if number == 0 else None
             ),
-            rank,
+            priority,
             PLACEHOLDER_PAUSE_SECONDS_MAX,
         )
         await self._save_part(number, message_id)
@@ -253,7 +251,7 @@ class ChatAnswer:
             await clock.sleep(TYPING_SECONDS)
 
     async def _stream(self) -> None:
-        """Show what is there, as often as the pace allows, until the message is gone."""
+        """Show the growing text, as often as the pace allows, until its message is gone."""
         pauses = _pauses(PAUSE_SECONDS_MAX)
         clock = self._answers.clock
         while 0 in self.parts:
@@ -273,11 +271,11 @@ class ChatAnswer:
                 await clock.sleep(next(pauses))
 
     def _is_final(self, problem: ChatFailed) -> bool:
-        """Whether this message can grow no more."""
+        """Whether this message can show no more growth."""
         if isinstance(problem, ChatUnreachable):
             return False
         if isinstance(problem, ChatRefused):
-            log.info("%s: a growing answer is not shown: %s", self._place.key, problem)
+            log.info("%s: a draft of the answer is not shown: %s", self._place.key, problem)
             return True
         self._is_late_possible = True
         return False
@@ -292,7 +290,7 @@ class ChatAnswer:
             self._shown_text = text
 
     async def _draft(self, text: str) -> None:
-        """At best; one refusal is enough to leave it for this answer."""
+        """Show the text as a draft. After one failure this answer shows no more drafts."""
         if not self._can_draft:
             return
         try:
@@ -306,7 +304,7 @@ class ChatAnswer:
             self._cancel()
         for ended in await asyncio.gather(*self._tasks, return_exceptions=True):
             if isinstance(ended, Exception):
-                log.error("%s: writing broke off", self._place.key, exc_info=ended)
+                log.error("%s: writing the answer failed", self._place.key, exc_info=ended)
         self._tasks = ()
 
     def _cancel(self) -> None:

@@ -18,8 +18,8 @@ from wakeful.control.provider import OneShot
 from wakeful.core.errors import WorldError
 from wakeful.gateway.answer import ChatAnswers
 from wakeful.gateway.commands import ChatCommands, Decisions, Views
-from wakeful.gateway.contexts import ChatAnswerContext, ChatIntakeContext, ChatTurns, GatewayProblems
-from wakeful.gateway.finish import AnswerFinisher, TurnObservers
+from wakeful.gateway.contexts import ChatIntakeContext, ChatTurns, GatewayProblems
+from wakeful.gateway.finish import AnswerFinisher, Rights, TurnObservers
 from wakeful.gateway.follow_ups import FollowUpRules, FollowUps
 from wakeful.gateway.host import GatewayHost, HostReader
 from wakeful.gateway.host_monitor import AdminNotifier, HostWatch, SelfHeal, reload_mutes
@@ -49,7 +49,7 @@ from wakeful.linux.clock import SystemClock
 from wakeful.linux.files import ProblemFile
 from wakeful.storage.base import Store
 
-# A pairing that was taken back is noticed this late.
+# A pairing that was withdrawn ends at most this much later.
 PEOPLE_SECONDS: Final = 60.0
 
 log = logging.getLogger("wakeful.gateway")
@@ -95,7 +95,9 @@ class Gateway:
         self._answer_finisher = AnswerFinisher(
             store=store,
             answers=self._answers,
-            context=ChatAnswerContext(self._workspaces, self._people, self._follow_ups, self._turn_store),
+            turn_store=self._turn_store,
+            rights_of=self._rights_of,
+            buttons=self._follow_ups.buttons,
         )
         self._questions = self._new_questions(store)
         self._turn_observers = TurnObservers()
@@ -110,7 +112,7 @@ class Gateway:
         self._follow_up_turns.add_intake(self.intake)
 
     async def restore(self) -> int:
-        """Go on where an earlier gateway stopped; how many turns were open."""
+        """Continue where an earlier gateway stopped; returns how many turns were open."""
         await self._people.reload()
         return await self.turns.restore()
 
@@ -127,27 +129,27 @@ class Gateway:
             try:
                 await self._people.reload()
             except WorldError as problem:
-                log.warning("who was paired is not known: %s", problem)
+                log.warning("the list of paired users is not readable: %s", problem)
 
     async def report_failures(self) -> None:
         """Show failed parts in `status` and `doctor`, and alert the admins once for each."""
-        told: set[str] = set()
+        reported: set[str] = set()
         while True:
             self.failures.changed.clear()
             self._problems.write()
             for failure in self.failures.down:
-                if failure.name not in told:
-                    told.add(failure.name)
+                if failure.name not in reported:
+                    reported.add(failure.name)
                     await self._notify_admins("warning", f"gateway: {failure.line}")
-            told &= {each.name for each in self.failures.down}
+            reported &= {each.name for each in self.failures.down}
             await self.failures.changed.wait()
 
-    async def daemon_child(self, words: Sequence[str]) -> ChildSupervisor | None:
-        """The daemon this gateway has to keep itself, by this command; None where one answers, or is about to."""
+    async def daemon_child(self, command: Sequence[str]) -> ChildSupervisor | None:
+        """The daemon that this gateway has to run, by this command; None if one runs, even if it does not answer."""
         try:
             await self._client.get("/healthz", 5.0)
         except DaemonNotRunning:
-            argv = (sys.executable, "-P", "-m", "wakeful", *words)
+            argv = (sys.executable, "-P", "-m", "wakeful", *command)
             return ChildSupervisor("daemon", argv, Path(self._paths.logs) / "up.log", self._environ)
         except DaemonAway as problem:
             log.warning("%s", problem)
@@ -155,17 +157,17 @@ class Gateway:
 
     def startup_lines(self, name: str, open_turns: int, *, alone: bool) -> Iterator[str]:
         """The bot's name, its users, and notes for its operator."""
-        heard, admins = self._people.count, self._people.count_of(Role.ADMIN)
+        users, admins = self._people.count, self._people.count_of(Role.ADMIN)
         provider = self._config.gateway.provider
-        yield f"gateway: {name}, answered by {provider}; {heard} may write, {admins} of them as admins"
+        yield f"gateway: {name}, answered by {provider}; {users} may write, {admins} of them as admins"
         if alone:
-            yield "gateway: no daemon was running: one is kept beside it, on its socket only"
-        if not heard:
-            yield "gateway: nobody is allowed yet: gateway.allow, or `wakeful gateway pair`"
+            yield "gateway: no daemon was running; started one, on its socket only"
+        if not users:
+            yield "gateway: no user is allowed yet: set gateway.allow or run `wakeful gateway pair`"
         for chat in self._workspaces.missing_folders():
-            yield f"gateway: the folder of {chat.key} is not there, and nobody is answered: {chat.folder}"
+            yield f"gateway: the folder of {chat.key} does not exist, so that chat gets no answers: {chat.folder}"
         if open_turns:
-            yield f"gateway: goes on with {open_turns} open turns"
+            yield f"gateway: continues {open_turns} open turns"
 
     def _logins(self) -> tuple[ProviderLogin, ...]:
         """The logins of the providers that any workspace uses."""
@@ -174,13 +176,15 @@ class Gateway:
             each.login(*self._one_shot_command(each.name)) for each in all_providers() if each.name in used
         )
 
-    def _models(self) -> dict[str, OneShot]:
-        return {each.name: each.one_shot(*self._one_shot_command(each.name)) for each in all_providers()}
-
     def _one_shot_command(self, provider: str) -> tuple[tuple[str, ...], str, Mapping[str, str]]:
-        """How a provider is asked outside of every conversation: its command, where, and with what."""
+        """The command, folder and environment for asking a provider outside of every conversation."""
         argv = self._config.gateway_providers[provider].argv
         return argv, self._paths.probe, self._workspaces.environ
+
+    def _rights_of(self, turn: Turn) -> Rights:
+        send_from = self._workspaces.chat(turn.key).send_from
+        is_admin = self._people.role_of(turn.user_id) is Role.ADMIN
+        return Rights(is_admin, Path(send_from) if send_from else None)
 
     def _thresholds(self) -> dict[str, Thresholds]:
         return {
@@ -190,11 +194,14 @@ class Gateway:
 
     def _new_follow_ups(self) -> FollowUps:
         actions = self._config.response_actions
+        models: dict[str, OneShot] = {
+            each.name: each.one_shot(*self._one_shot_command(each.name)) for each in all_providers()
+        }
         return FollowUps(
             chat=self.chat,
             answers=self._answers,
             clock=self._clock,
-            models=self._models(),
+            models=models,
             rules=FollowUpRules(
                 actions.enabled,
                 actions.decision_timeout_ms / 1000,
@@ -222,7 +229,7 @@ class Gateway:
             clock=self._clock,
             turn_store=self._turn_store,
             conversations=self._conversations,
-            seat_for=self._workspaces.workspace,
+            workspace_for=self._workspaces.workspace,
             limits=self._limits,
         )
 
@@ -231,14 +238,10 @@ class Gateway:
             clock=self._clock,
             sessions=self._sessions,
             turn_store=self._turn_store,
-            asking=self._new_prompt_delivery(),
+            prompt_delivery=self._new_prompt_delivery(),
             questions=self._questions,
             checks=TurnChecks(self._guard, AnswerJudge()),
-            output=TurnOutput(
-                self._answers,
-                self._answer_finisher,
-                self._turn_observers,
-            ),
+            output=TurnOutput(self._answers, self._answer_finisher, self._turn_observers),
             limits=self._limits,
         )
 
@@ -251,7 +254,7 @@ class Gateway:
             turn_store=self._turn_store,
             conversations=self._conversations,
             questions=self._questions,
-            course=self._new_turn_runner(),
+            runner=self._new_turn_runner(),
             sessions=self._sessions,
             is_paused=self._is_paused,
         )
@@ -271,7 +274,7 @@ class Gateway:
             host=self._host,
             pool=self.turns,
             degrade=self.auth.on_login_suspected,
-            tell=self._notify_admins,
+            notify=self._notify_admins,
             rules=self._healing_rules,
             limits=HealLimits(
                 host.memory_percent, host.disk_percent, host.runaway_cpu_percent, host.runaway_memory_percent
@@ -279,7 +282,7 @@ class Gateway:
         )
 
     async def _healing_rules(self) -> HealingRules:
-        """What the operator allows at this moment."""
+        """The mode of the daemon, and the pause as the store has it now."""
         await reload_mutes(self._mute_pause)
         paused = self._mute_pause.current_pause
         return HealingRules(
@@ -293,7 +296,7 @@ class Gateway:
             host=self._host,
             chat=self.chat,
             heal=self._self_heal,
-            tell=self._notify_admins,
+            notify=self._notify_admins,
             limits=WatchLimits(
                 host.disk_percent, host.memory_percent, host.load_per_core, host.error_spike_factor
             ),
@@ -301,11 +304,11 @@ class Gateway:
         )
 
     def _new_intake(self) -> Intake:
-        orders = ChatCommands(
+        commands = ChatCommands(
             clock=self._clock,
             role_of=self._people.role_of,
             turns=self.turns,
-            house=DaemonApiClient(self._client),
+            daemon=DaemonApiClient(self._client),
             decisions=self._decisions,
             views=self._views(),
         )
@@ -315,7 +318,7 @@ class Gateway:
             turn_store=self._turn_store,
             turns=self.turns,
             context=ChatIntakeContext(self._config, self._people, self.chat, self._problems),
-            commands=orders.commands(),
+            commands=commands.commands(),
             presses=(
                 self._questions.on_press,
                 self._decisions.on_press,
@@ -338,6 +341,6 @@ class Gateway:
             acts=lambda: [each.line for each in self._self_heal.actions],
             last_words=lambda session_id: RunFolder(Path(self._paths.run), session_id).last_error_output(),
             provider_of=self._workspaces.provider,
-            trouble=lambda: self.intake.problem,
-            log=str(self._log_path) if self._supervised else "what this gateway prints",
+            problem=lambda: self.intake.problem,
+            log=str(self._log_path) if self._supervised else "the output of this gateway",
         )

@@ -39,17 +39,17 @@ PREFIX: Final = "do"
 # Long enough to think it over, short enough to prevent an accidental press tomorrow.
 OFFER_SECONDS: Final = 600.0
 OFFERS_MAX: Final = 500
-LEFT_UNCHANGED: Final = "Left as it is."
+LEFT_UNCHANGED: Final = "No change."
 
 log = logging.getLogger("wakeful.gateway")
 
 RoleOf = Callable[[int], Role]
 Do = Callable[[str], Awaitable[str]]
-"""Carries it out, decided by this person; what became of it, in words."""
+"""Carries out a decision of this person; returns the result as text."""
 
 
 class DecisionOption(Struct, frozen=True):
-    """One way to decide: the button, the question that is asked back, and what is done then."""
+    """One way to decide: the button, the question that confirms it, and the act."""
 
     label: str
     asks: str
@@ -59,12 +59,12 @@ class DecisionOption(Struct, frozen=True):
 class _Offer(Struct, frozen=True):
     bound: Bound
     choice: DecisionOption
-    # None: not asked back yet. Else what it was shown with.
+    # None: the button of a choice. Else the button that confirms it, or does not.
     confirmed: bool | None = None
 
 
 class Decisions:
-    """`offer` a choice; give it what is `pressed`."""
+    """`offer` choices or `confirm` one, and pass presses to `on_press`."""
 
     def __init__(
         self,
@@ -81,12 +81,12 @@ class Decisions:
         self._offers: dict[str, _Offer] = {}
 
     async def offer(self, place: Place, text: str, choices: Sequence[DecisionOption]) -> None:
-        """Show it with a button for each. Raises ChatFailed."""
+        """Show the text with a button for each choice. Raises ChatFailed."""
         row = tuple(self._button(place.key, each.label, each) for each in choices)
         await self._chat.send(place, text, buttons=(row,))
 
     async def confirm(self, place: Place, choice: DecisionOption) -> None:
-        """The same for what was asked for in words already."""
+        """Ask to confirm a choice that a command made. Raises ChatFailed."""
         await self._chat.send(place, choice.asks, buttons=self._yes_or_no(place.key, choice))
 
     async def on_press(self, press: ButtonPress) -> bool:
@@ -115,8 +115,8 @@ class Decisions:
             buttons = self._yes_or_no(place.key, choice)
             await self._chat.edit(place, press.message_id, choice.asks, buttons=buttons)
             return
-        # Whichever way, it is decided: neither button means anything from now on.
-        self._forget(offer)
+        # It is decided, either way: no button of this choice counts from now on.
+        self._offers = {token: each for token, each in self._offers.items() if each.choice is not choice}
         words = await self._execute(press, choice) if offer.confirmed else LEFT_UNCHANGED
         await self._chat.edit(place, press.message_id, f"{choice.asks}\n{words}")
 
@@ -125,7 +125,7 @@ class Decisions:
         try:
             words = await choice.do(by)
         except WakefulError as problem:
-            log.warning("%s was not done for %s: %s", choice.label, by, problem)
+            log.warning("%s for %s failed: %s", choice.label, by, problem)
             return f"Not done: {problem}"
         log.warning("%s by %s: %s", choice.label, by, words)
         return words
@@ -145,27 +145,27 @@ class Decisions:
             del self._offers[next(iter(self._offers))]
         return Button(label, f"{PREFIX}:{token}")
 
-    def _forget(self, decided: _Offer) -> None:
-        self._offers = {
-            token: each for token, each in self._offers.items() if each.choice is not decided.choice
-        }
 
-
-FOR_ADMINS: Final = "This is for admins."
-HELP: Final = """Write, and the agent of this chat answers.
-/stop ends the turn that runs; /new begins another conversation.
+FOR_ADMINS: Final = "Only admins can do this."
+HELP: Final = """Write a message, and the agent of this chat answers.
+/stop ends the running turn; /new starts a new conversation.
 again, shorter, deeper: the last answer in another way.
 For admins: /stop all, /health, /errors patterns, /session, /report 22:00, /checkpoints,
 /pause, /resume, /mute ID 2h."""
 # Five places to look, in this order (docs/specs/gateway.md).
-READING_ORDER: Final = "If it looks unstable: /health, /errors patterns, the breaker in /session, {log}, the last words in /session"
+READING_ORDER: Final = "If something looks wrong, check: /health, /errors patterns, the breaker in /session, {log}, the last message in /session"
 # A night.
 REPORT_SINCE: Final = "12h"
 CHECKPOINTS_SHOWN_MAX: Final = 5
 LINES_SHOWN_MAX: Final = 8
 ACTIONS_SHOWN_MAX: Final = 5
 LINE_CHARS_MAX: Final = 200
-_LABELS: Final = {"continue": "Continue", "rollback": "Roll back", "abort": "Abort", "done": "It is done"}
+_LABELS: Final = {
+    "continue": "Continue",
+    "rollback": "Roll back",
+    "abort": "Abort",
+    "done": "It has happened",
+}
 
 Command = Callable[[IncomingMessage, str], Awaitable[str]]
 
@@ -184,9 +184,9 @@ class Views(Struct, frozen=True):
     # The last redacted lines of a session's error stream.
     last_words: Callable[[SessionId], str]
     provider_of: Callable[[ConversationKey], str]
-    # Why nothing arrives from the chat; None while all is well.
-    trouble: Callable[[], str | None]
-    # Where the gateway's log lies.
+    # Why no updates arrive from the chat; None while they do.
+    problem: Callable[[], str | None]
+    # Where the gateway's log is.
     log: str
 
 
@@ -199,14 +199,14 @@ class ChatCommands:
         clock: Clock,
         role_of: RoleOf,
         turns: TurnQueue,
-        house: DaemonApi,
+        daemon: DaemonApi,
         decisions: Decisions,
         views: Views,
     ) -> None:
         self._clock = clock
         self._role_of = role_of
         self._turns = turns
-        self._daemon = house
+        self._daemon = daemon
         self._decisions = decisions
         self._views = views
 
@@ -252,9 +252,9 @@ class ChatCommands:
 
     async def _stop_all(self, message: IncomingMessage, _arguments: str) -> str:
         async def stop_all(_by: str) -> str:
-            return f"{await self._turns.stop_all()} sessions ended. Each goes on with its next message."
+            return f"{await self._turns.stop_all()} sessions ended. Each resumes with its next message."
 
-        asks = "End the sessions of all chats, with what runs and waits in them?"
+        asks = "End the sessions of all chats, with running turns and waiting messages?"
         await self._decisions.confirm(message.place, DecisionOption("Stop all", asks, stop_all))
         return ""
 
@@ -264,10 +264,10 @@ class ChatCommands:
     async def _health(self, _message: IncomingMessage, _arguments: str) -> str:
         pool = self._turns.pool
         busy = sum(map(pool.is_busy, pool.keys()))
-        trouble, host = self._views.trouble(), self._views.host()
+        problem, host = self._views.problem(), self._views.host()
         lines = [
             f"Mode: {await self._mode()}",
-            f"Telegram: {'updates arrive' if trouble is None else f'no updates arrive ({trouble})'}",
+            f"Telegram: {'updates arrive' if problem is None else f'no updates arrive ({problem})'}",
             *([f"Host: {host}"] if host else []),
             *(f"Login: {mode.provider} {mode.state}" for mode in self._views.auth()),
             f"Sessions: {pool.active} of {pool.limits.active_max}, {busy} busy",
@@ -278,18 +278,18 @@ class ChatCommands:
 
     async def _mode(self) -> str:
         try:
-            standing = await self._daemon.summary()
+            summary = await self._daemon.summary()
         except WakefulError as problem:
             return f"the daemon does not answer: {problem}"
-        paused = f" · PAUSED by {plain(standing.paused)}" if standing.paused is not None else ""
-        return f"{standing.mode}{paused}"
+        paused = f" · PAUSED by {plain(summary.paused)}" if summary.paused is not None else ""
+        return f"{summary.mode}{paused}"
 
     def _next_step(self) -> str:
         for mode in self._views.auth():
             if mode.is_degraded:
                 return (
                     f"on the host: {LOGIN_COMMANDS.get(mode.provider, f'log {mode.provider} in')}; "
-                    "it comes back by itself"
+                    "the provider then works again by itself"
                 )
         if self._views.patterns():
             return "/errors patterns"
@@ -318,8 +318,8 @@ class ChatCommands:
             f"Provider: {provider}, breaker {self._views.breaker(provider).state}",
             f"Session: {session_id or 'none now'}",
             f"Queue: {pool.waiting(key)} waiting, {'busy' if pool.is_busy(key) else 'idle'}",
-            f"Last words: {_line(last_words) or 'none'}",
-            f"Self-heal: {'; '.join(acts) or 'nothing lately'}",
+            f"Last message: {_line(last_words) or 'none'}",
+            f"Self-heal: {'; '.join(acts) or 'no recent action'}",
             f"Next: {self._views.log}",
         ]
         return "\n".join(lines)
@@ -334,7 +334,7 @@ class ChatCommands:
         rest = len(found) - CHECKPOINTS_SHOWN_MAX
         if rest > 0:
             return f"{rest} more: `wakeful checkpoint list` on the host."
-        return "" if found else "Nothing waits for a decision."
+        return "" if found else "No decision needed."
 
     async def _show_checkpoint(self, place: Place, checkpoint: OpenCheckpoint) -> None:
         lines = [f"Checkpoint {checkpoint.number}: {_line(checkpoint.subject)}"]
@@ -356,16 +356,16 @@ class ChatCommands:
     async def _pause(self, message: IncomingMessage, _arguments: str) -> str:
         async def pause(by: str) -> str:
             await self._daemon.pause(by)
-            return "Paused: Wakeful does nothing by itself. /resume ends it."
+            return "Paused: Wakeful takes no action by itself. /resume ends the pause."
 
-        asks = "Stop everything Wakeful would do by itself?"
+        asks = "Stop all automatic actions of Wakeful?"
         await self._decisions.confirm(message.place, DecisionOption("Pause", asks, pause))
         return ""
 
     async def _resume(self, message: IncomingMessage, _arguments: str) -> str:
         async def resume(by: str) -> str:
             await self._daemon.resume(by)
-            return "Wakeful acts again."
+            return "Resumed: Wakeful acts by itself again."
 
         choice = DecisionOption("Resume", "End the pause?", resume)
         await self._decisions.confirm(message.place, choice)
@@ -383,7 +383,7 @@ class ChatCommands:
             await self._daemon.mute(session_id, seconds, by)
             return f"Muted for {seconds / 3600:g} h."
 
-        asks = f"Tell nothing about {session_id} for {seconds / 3600:g} h?"
+        asks = f"Send no alerts about {session_id} for {seconds / 3600:g} h?"
         await self._decisions.confirm(message.place, DecisionOption("Mute", asks, mute))
         return ""
 

@@ -1,18 +1,13 @@
-"""What the intake, the answers and the follow-ups of one gateway ask of its other parts."""
-
-from pathlib import Path
+"""Connects the intake and the follow-ups of one gateway with its other parts."""
 
 from wakeful.alerts.failed_parts import FailedParts
 from wakeful.config.schema import Config
-from wakeful.gateway.finish import Rights
-from wakeful.gateway.follow_ups import FollowUps
 from wakeful.gateway.intake import Intake
 from wakeful.gateway.people import People
-from wakeful.gateway.rules.access import Role, stranger_line
+from wakeful.gateway.rules.access import stranger_line
 from wakeful.gateway.rules.follow_ups import PROMPTS, cue_of
 from wakeful.gateway.rules.messages import (
     ButtonPress,
-    Buttons,
     ConversationKey,
     IncomingMessage,
     with_context,
@@ -25,7 +20,7 @@ from wakeful.linux.files import ProblemFile
 
 
 class GatewayProblems:
-    """Writes what does not work now to the file that `status` and `doctor` show."""
+    """Writes the present problems of the gateway to the file that `status` and `doctor` show."""
 
     def __init__(self, file: ProblemFile, failures: FailedParts) -> None:
         self._file = file
@@ -73,29 +68,6 @@ class ChatIntakeContext:
 
     def report_problem(self, words: str) -> None:
         self._problems.set_update_problem(words)
-
-
-class ChatAnswerContext:
-    """Rights, buttons and keys of turns, for finishing their answers."""
-
-    def __init__(
-        self, workspaces: Workspaces, people: People, follow_ups: FollowUps, turn_store: TurnStore
-    ) -> None:
-        self._workspaces = workspaces
-        self._people = people
-        self._follow_ups = follow_ups
-        self._turn_store = turn_store
-
-    def rights_of(self, turn: Turn) -> Rights:
-        send_from = self._workspaces.chat(turn.key).send_from
-        is_admin = self._people.role_of(turn.user_id) is Role.ADMIN
-        return Rights(is_admin, Path(send_from) if send_from else None)
-
-    def buttons(self, turn: Turn, text: str) -> Buttons:
-        return self._follow_ups.buttons(turn, text)
-
-    def key_of(self, turn: Turn) -> str:
-        return self._turn_store.key_of(turn)
 
 
 class ChatTurns:

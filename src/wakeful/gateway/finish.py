@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -26,6 +26,7 @@ from wakeful.gateway.rules.messages import Buttons, Place
 from wakeful.gateway.rules.shown_text import display_text, full_display_text, is_long, text_beginning
 from wakeful.gateway.rules.tags import ApiCall, FileToSend, Tagged, read_tags
 from wakeful.gateway.rules.turn import Turn
+from wakeful.gateway.turn_store import TurnStore
 from wakeful.storage.base import Note, Store
 from wakeful.storage.note_decoding import decode_note_values
 
@@ -47,11 +48,11 @@ class WholeAnswer(Struct, frozen=True):
 
 Tag = ApiCall | FileToSend | WholeAnswer
 SaveTag = Callable[[int, str], Awaitable[None]]
-"""Keeps how the tag of this number, from 0, stands."""
+"""Stores the state of a tag: BEGUN, DONE, UNVERIFIED or why it was refused. Tags are numbered from 0."""
 
 
 class Rights(Struct, frozen=True):
-    """What the requester may have done, and the folder of which files may be sent; None: none."""
+    """The rights of the person who asked. `send_from`: the folder whose files may be sent; None: no file."""
 
     is_admin: bool
     send_from: Path | None = None
@@ -65,39 +66,41 @@ class TagResult(Struct, frozen=True):
 
 
 class TagRunner:
-    def __init__(self, answers: ChatAnswers, place: Place, rights: Rights, keep: SaveTag) -> None:
+    def __init__(self, answers: ChatAnswers, place: Place, rights: Rights, save_tag: SaveTag) -> None:
         self._answers = answers
         self._place = place
         self._rights = rights
-        self._save = keep
+        self._save_tag = save_tag
 
     async def run(self, tagged: Tagged, known: Mapping[int, str] | None = None) -> TagResult:
-        """Do what the tags ask for. `known`: how they stand, if this was begun before."""
-        stands = dict(known or {})
-        filed = (WholeAnswer(tagged.text),) if is_long(tagged.text) else ()
-        tags: tuple[Tag, ...] = (*tagged.calls, *tagged.files, *filed)
+        """Carry out the tags. `known`: their states, if this was begun before."""
+        states = dict(known or {})
+        whole = (WholeAnswer(tagged.text),) if is_long(tagged.text) else ()
+        tags: tuple[Tag, ...] = (*tagged.calls, *tagged.files, *whole)
         for number, tag in enumerate(tags):
-            if stands.get(number) == BEGUN:
-                stands[number] = UNVERIFIED
-            elif number not in stands:
-                stands[number] = await self._run_tag(number, tag)
-        is_filed = bool(filed) and stands[len(tags) - 1] == DONE
-        text = text_beginning(tagged.text, _filed_note(tagged.text)) if is_filed else tagged.text
-        return TagResult(text, "; ".join(_lines(tags, stands, tagged.left_out)))
+            if states.get(number) == BEGUN:
+                states[number] = UNVERIFIED
+            elif number not in states:
+                states[number] = await self._run_tag(number, tag)
+        text = tagged.text
+        if whole and states[len(tags) - 1] == DONE:
+            note = f"[The answer has {len(text):,} characters. The file {FILE_NAME} below has all of them.]"
+            text = text_beginning(text, note)
+        return TagResult(text, "; ".join(_lines(tags, states, tagged.left_out)))
 
     async def _run_tag(self, number: int, tag: Tag) -> str:
         try:
-            say = await self._sender_of(tag)
-            await self._save(number, BEGUN)
-            await self._answers.send_reliably(self._place, say, SendPriority.NEW, is_repeatable=False)
-            end = DONE
+            send = await self._sender_of(tag)
+            await self._save_tag(number, BEGUN)
+            await self._answers.send_reliably(self._place, send, SendPriority.NEW, is_repeatable=False)
+            state = DONE
         except (MethodRefused, ChatRefused) as refusal:
-            end = str(refusal.facts["reason"])
+            state = str(refusal.facts["reason"])
         except ChatFailed as problem:
             log.warning("%s: %s may have been done: %s", self._place.key, _name(tag), problem)
-            end = UNVERIFIED
-        await self._save(number, end)
-        return end
+            state = UNVERIFIED
+        await self._save_tag(number, state)
+        return state
 
     async def _sender_of(self, tag: Tag) -> Callable[[], Awaitable[object]]:
         if isinstance(tag, ApiCall):
@@ -123,18 +126,18 @@ class TagRunner:
 
 
 def with_line(text: str, line: str) -> str:
-    """The answer with what was not done below it; above it, where its end will not be seen."""
+    """The answer with the line below it; above it if the answer is too long for its end to be seen."""
     if line and is_long(text):
         return f"({line})\n\n{text}"
     return f"{text}\n\n({line})".strip() if line else text
 
 
-def _lines(tags: tuple[Tag, ...], stands: Mapping[int, str], left_out: int) -> Iterator[str]:
+def _lines(tags: tuple[Tag, ...], states: Mapping[int, str], left_out: int) -> Iterator[str]:
     for number, tag in enumerate(tags):
-        if stands[number] == UNVERIFIED:
-            yield f"perhaps not done: {_name(tag)} (Telegram's answer was lost)"
-        elif stands[number] != DONE:
-            yield f"not done: {_name(tag)} ({plain(stands[number], REASON_CHARS_MAX)})"
+        if states[number] == UNVERIFIED:
+            yield f"unconfirmed: {_name(tag)} (Telegram's answer was lost)"
+        elif states[number] != DONE:
+            yield f"not done: {_name(tag)} ({plain(states[number], REASON_CHARS_MAX)})"
     if left_out:
         yield f"not done: {left_out} more, beyond what one answer may ask for"
 
@@ -145,71 +148,57 @@ def _name(tag: Tag) -> str:
     return plain(redact(tag.method if isinstance(tag, ApiCall) else tag.path), NAME_CHARS_MAX)
 
 
-def _filed_note(text: str) -> str:
-    return f"[The answer has {len(text):,} characters. All of it is in the file {FILE_NAME} below.]"
-
-
 KIND: Final = "gateway.tags"
 _decode: Final = json_decoder(dict[int, str])
 
 TurnEndHandler = Callable[[Turn, Fault | None, float], Awaitable[None]]
 
 
-class AnswerContext(Protocol):
-    """What finishing an answer asks about its turn."""
-
-    def rights_of(self, turn: Turn) -> Rights:
-        """The rights of the person who wrote the prompt."""
-
-    def buttons(self, turn: Turn, text: str) -> Buttons:
-        """The buttons below the answer."""
-
-    def key_of(self, turn: Turn) -> str:
-        """The key of the turn in the store."""
-
-
 class AnswerFinisher:
-    """Implements needs.Finish. How far an answer's tags have come is a note until its turn is over."""
+    """Implements `AnswerFinishing`. The states of an answer's tags are a note until its turn is over."""
 
     def __init__(
         self,
         *,
         store: Store,
         answers: ChatAnswers,
-        context: AnswerContext,
+        turn_store: TurnStore,
+        rights_of: Callable[[Turn], Rights],
+        buttons: Callable[[Turn, str], Buttons],
     ) -> None:
         self._store = store
         self._answers = answers
-        self._context = context
+        self._turn_store = turn_store
+        self._rights_of = rights_of
+        self._buttons = buttons
 
     async def carry_out(self, turn: Turn) -> tuple[str, Buttons]:
         tagged = read_tags(turn.text)
         text = tagged.text
         if tagged.calls or tagged.files or tagged.left_out or is_long(text):
-            stands = await self._stored_tags(turn)
+            key = self._turn_store.key_of(turn)
+            note = await self._store.note(KIND, key)
+            known: dict[int, str] = {}
+            if note is not None:
+                known = next(iter(decode_note_values([note], _decode)), known)
 
-            async def keep(number: int, how: str) -> None:
-                stands[number] = how
-                note = Note(KIND, self._context.key_of(turn), msgspec.json.encode(stands))
-                await self._store.save_note(note)
+            async def save_tag(number: int, state: str) -> None:
+                known[number] = state
+                await self._store.save_note(Note(KIND, key, msgspec.json.encode(known)))
 
-            run = TagRunner(self._answers, turn.place, self._context.rights_of(turn), keep)
-            told = await run.run(tagged, dict(stands))
-            text = with_line(told.text, told.line)
-        return text, self._context.buttons(turn, text)
+            runner = TagRunner(self._answers, turn.place, self._rights_of(turn), save_tag)
+            result = await runner.run(tagged, dict(known))
+            text = with_line(result.text, result.line)
+        return text, self._buttons(turn, text)
 
     async def on_turn_end(self, turn: Turn, _fault: Fault | None, _seconds: float) -> None:
-        """Nothing of it will be done again."""
+        """Drop the states of its tags: none is carried out again."""
         if "<" in turn.text or is_long(turn.text):
-            await self._store.drop_note(KIND, self._context.key_of(turn))
-
-    async def _stored_tags(self, turn: Turn) -> dict[int, str]:
-        note = await self._store.note(KIND, self._context.key_of(turn))
-        return {} if note is None else next(iter(decode_note_values([note], _decode)), {})
+            await self._store.drop_note(KIND, self._turn_store.key_of(turn))
 
 
 class TurnObservers:
-    """Hears how turns end, and passes it on. Handlers join once they are built."""
+    """Passes the end of each turn to its handlers, which join once they are built."""
 
     def __init__(self) -> None:
         self._handlers: list[TurnEndHandler] = []

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from wakeful.control.provider import OneShot
 from wakeful.core.clock import Clock
-from wakeful.gateway.ports import Chat, ChatFailed
+from wakeful.gateway.ports import Chat, ChatFailed, send_notice, try_answer_press
 from wakeful.gateway.rules.errors import Fault
 from wakeful.gateway.rules.follow_ups import (
     CONTEXT_LABEL,
@@ -32,15 +32,15 @@ from wakeful.gateway.turn_context import AnswerFactory
 
 PREFIX: Final = "next"
 CONTEXT: Final = "context"
-OUTDATED: Final = "That is about an older answer. Write what you would like."
-# As many answers as people look back to; older buttons say that they are old.
+OUTDATED: Final = "This button belongs to an older answer. Write what you would like."
+# Conversations whose newest answer is remembered.
 SHOWN_MAX: Final = 200
 
 log = logging.getLogger("wakeful.gateway")
 
 
 class FollowUpRules(Struct, frozen=True):
-    """`response_actions`."""
+    """The section `response_actions` of the configuration."""
 
     enabled: bool = True
     decision_seconds: float = 5.0
@@ -65,7 +65,7 @@ class FollowUpTurns(Protocol):
 
 
 class FollowUps:
-    """`buttons` for an answer, more of them once it has `ended`; `pressed` ones become turns."""
+    """`buttons` for an answer, more of them after `on_turn_end`; a press of one becomes a turn."""
 
     def __init__(
         self,
@@ -83,12 +83,12 @@ class FollowUps:
         self._models = models
         self._rules = rules
         self._turns = turns
-        # The newest answer of each conversation, and what it shows.
+        # The newest answer of each conversation: its turn, and its text as it is shown.
         self._newest: dict[ConversationKey, tuple[Turn, str]] = {}
         self._decision_tasks: set[asyncio.Task[None]] = set()
 
     def buttons(self, turn: Turn, text: str, actions: tuple[Action, ...] = ()) -> Buttons:
-        """The buttons under this answer, which is the newest one of its conversation from now on."""
+        """The buttons under this answer, which is from now on the newest one of its conversation."""
         self._newest.pop(turn.key, None)
         self._newest[turn.key] = turn, text
         while len(self._newest) > SHOWN_MAX:
@@ -105,7 +105,7 @@ class FollowUps:
             task.add_done_callback(self._decision_tasks.discard)
 
     async def close(self) -> None:
-        """Leave what is not decided."""
+        """Cancel the questions that are not answered yet."""
         for task in self._decision_tasks:
             task.cancel()
         await asyncio.gather(*self._decision_tasks, return_exceptions=True)
@@ -118,19 +118,20 @@ class FollowUps:
             return False
         key = press.place.key
         if name in set(Action) and await self._is_newest(key, number):
-            await self._answer_press(press, LABELS[Action(name)])
+            await try_answer_press(self._chat, press.press_id, LABELS[Action(name)])
             await self._turns.queue(self._turn_from(press, PROMPTS[Action(name)]))
         elif name == CONTEXT and (turn := await self._find_turn(key, number)) is not None and turn.text:
-            await self._answer_press(press, "")
-            await self._send(press, self._turns.describe(turn))
+            await try_answer_press(self._chat, press.press_id)
+            await send_notice(self._chat, press.place, self._turns.describe(turn))
         else:
-            await self._answer_press(press, OUTDATED)
+            await try_answer_press(self._chat, press.press_id, OUTDATED)
         return True
 
     async def _is_newest(self, key: ConversationKey, number: str) -> bool:
-        """Whether no answer of the conversation is newer than that one; of those before a restart the book knows.
+        """Whether no answer of the conversation is newer than that one. After a restart the stored turns decide.
 
-        It may not be kept yet: a gateway that was killed between showing an answer and keeping it gives it once more.
+        The newest answer may be missing there: a gateway that was killed after it showed an answer, and before it
+        stored that, shows the answer once more.
         """
         shown = self._newest.get(key)
         if shown is not None:
@@ -139,7 +140,7 @@ class FollowUps:
         return turn is not None and (newest is None or newest.at <= turn.at)
 
     async def _find_turn(self, key: ConversationKey, number: str) -> Turn | None:
-        """The conversation's turn of this number; None as well after a day."""
+        """The conversation's turn of this number; None if there is none, or after a day."""
         turn = await self._turns.find(int(number)) if number.isdecimal() else None
         return turn if turn is not None and turn.key == key else None
 
@@ -170,18 +171,6 @@ class FollowUps:
         except ChatFailed as problem:
             log.info("%s: no buttons: %s", turn.key, problem)
 
-    async def _answer_press(self, press: ButtonPress, words: str) -> None:
-        try:
-            await self._chat.answer_press(press.press_id, words)
-        except ChatFailed as problem:
-            log.info("a press was not settled: %s", problem)
-
-    async def _send(self, press: ButtonPress, words: str) -> None:
-        try:
-            await self._chat.send(press.place, words)
-        except ChatFailed as problem:
-            log.warning("unverified in %s: %s", press.place.key, problem)
-
 
 async def _ignore_part(_number: int, _message_id: int) -> None:
-    """Its messages are known: there are no others for the same words."""
+    """The messages of the answer are stored; the same text needs no others."""

@@ -56,14 +56,14 @@ class _Container(Struct, rename="pascal"):
 
 
 class ProcessUsage(Struct, frozen=True):
-    """What a process takes: processor seconds since its start, and its share of the memory."""
+    """Processor seconds of a process since its start, and its share of the memory."""
 
     cpu_seconds: float
     memory_percent: float
 
 
 def process_usage(pid: int) -> ProcessUsage | None:
-    """What this process takes; None if it is gone or not ours to look at."""
+    """The usage of this process; None if it is gone or this user may not read it."""
     try:
         process = psutil.Process(pid)
         times = process.cpu_times()
@@ -73,7 +73,7 @@ def process_usage(pid: int) -> ProcessUsage | None:
 
 
 class HostReader:
-    """One look at a time. Remembers which units were up: one that was never seen up was not meant to be."""
+    """Remembers which units were up: one that was never seen up is not meant to be, and is left out."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ def _is_listening(path: str) -> bool:
 
 
 def _last_line(output: bytes) -> bytes:
-    """PM2 may greet on the lines before."""
+    """The last line of output: PM2 may print a banner before it."""
     lines = output.strip().splitlines()
     return lines[-1] if lines else b""
 
@@ -195,19 +195,19 @@ ROTATED_SECONDS_MAX: Final = 3 * 86_400.0
 
 
 class _CpuUsage(Struct):
-    """What a process had taken of the processors when it was last looked at, and since when it takes too much."""
+    """Processor seconds of a process at its last reading. `since`: when it first took more than its limit."""
 
     cpu_seconds: float
-    looked_at: float
+    read_at: float
     since: float | None = None
 
 
 class GatewayHost:
     """`temporary` is the gateway's own folder of temporary files, `log` its log, rotated as `log.1` and so on."""
 
-    def __init__(self, clock: Clock, figures: HostReader, *, temporary: Path, log: Path) -> None:
+    def __init__(self, clock: Clock, reader: HostReader, *, temporary: Path, log: Path) -> None:
         self._clock = clock
-        self._reader = figures
+        self._reader = reader
         self._temporary = temporary
         self._log = log
         self._cpu_usage: dict[Process, _CpuUsage] = {}
@@ -218,15 +218,16 @@ class GatewayHost:
     async def hogs(self, sessions: Mapping[str, ConversationKey], cpu_percent_max: float) -> tuple[Hog, ...]:
         now = self._clock.now().awake
         found = await asyncio.to_thread(_provider_processes, tuple(sessions))
-        self._cpu_usage = {each: busy for each, busy in self._cpu_usage.items() if each in found.values()}
-        looked = (
-            self._measure(sessions[name], process, now, cpu_percent_max) for name, process in found.items()
+        self._cpu_usage = {each: usage for each, usage in self._cpu_usage.items() if each in found.values()}
+        hogs = (
+            self._measure(sessions[session_id], process, now, cpu_percent_max)
+            for session_id, process in found.items()
         )
-        return tuple(each for each in looked if each is not None)
+        return tuple(each for each in hogs if each is not None)
 
     async def collect_memory(self) -> None:
         gc.collect()
-        # What was freed goes back to the system; other C libraries do that by themselves or not at all.
+        # glibc gives freed memory back to the system; other C libraries do that by themselves or not at all.
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
             trim(0)
@@ -237,18 +238,18 @@ class GatewayHost:
     def _measure(
         self, key: ConversationKey, process: Process, now: float, cpu_percent_max: float
     ) -> Hog | None:
-        taken = process_usage(process.pid)
-        if taken is None:
+        usage = process_usage(process.pid)
+        if usage is None:
             return None
-        before = self._cpu_usage.get(process) or _CpuUsage(taken.cpu_seconds, now)
-        elapsed_seconds = now - before.looked_at
+        before = self._cpu_usage.get(process) or _CpuUsage(usage.cpu_seconds, now)
+        elapsed_seconds = now - before.read_at
         cpu_percent = (
-            100 * (taken.cpu_seconds - before.cpu_seconds) / elapsed_seconds if elapsed_seconds > 0 else 0.0
+            100 * (usage.cpu_seconds - before.cpu_seconds) / elapsed_seconds if elapsed_seconds > 0 else 0.0
         )
-        since = (before.since or before.looked_at) if cpu_percent > cpu_percent_max else None
-        self._cpu_usage[process] = _CpuUsage(taken.cpu_seconds, now, since)
+        since = (before.since or before.read_at) if cpu_percent > cpu_percent_max else None
+        self._cpu_usage[process] = _CpuUsage(usage.cpu_seconds, now, since)
         busy_seconds = 0.0 if since is None else now - since
-        return Hog(key, f"pid {process.pid}", cpu_percent, busy_seconds, taken.memory_percent)
+        return Hog(key, f"pid {process.pid}", cpu_percent, busy_seconds, usage.memory_percent)
 
     def _clean(self, now_wall: float) -> int:
         old = [
@@ -260,7 +261,7 @@ class GatewayHost:
             try:
                 path.unlink()
             except OSError:
-                # Another process was faster, or may not be removed by this user: continue with the others.
+                # Another process removed it first, or this user may not: continue with the others.
                 continue
             removed += 1
         return removed
@@ -285,8 +286,8 @@ def _older_files(folder: Path, pattern: str, wall: float) -> Iterator[Path]:
     """Regular files directly in it that were not written to since then."""
     for path in folder.glob(pattern) if folder.is_dir() and not folder.is_symlink() else ():
         try:
-            seen = path.lstat()
+            status = path.lstat()
         except OSError:
             continue
-        if stat.S_ISREG(seen.st_mode) and seen.st_mtime < wall:
+        if stat.S_ISREG(status.st_mode) and status.st_mtime < wall:
             yield path

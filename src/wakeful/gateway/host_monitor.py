@@ -1,8 +1,9 @@
 """Checks the host every minute, runs self-heal, and sends the gateway's alerts to its operator and admins.
 
 The host check only alerts. Self-heal records how turns fail and carries out the proposals of
-`gateway/rules/host.py`; what ends a session asks the plan first, and each result is recorded. Alerts go through every channel and to every admin; a muted alert counts as not delivered, so
-callers that retry send it after the mute.
+`gateway/rules/host.py`. It asks the plan before it ends a session, and records each result. Alerts go through
+every channel and to every admin; a muted alert counts as not delivered, so callers that retry send it after
+the mute.
 """
 
 import logging
@@ -33,7 +34,6 @@ from wakeful.gateway.rules.host import (
     HealKind,
     HealLimits,
     Hog,
-    HostAlert,
     HostReading,
     Proposal,
     Signals,
@@ -45,45 +45,37 @@ from wakeful.gateway.rules.host import (
     wrong_with,
 )
 from wakeful.gateway.rules.messages import ConversationKey, Place
+from wakeful.gateway.rules.turn import Turn
 from wakeful.healing.plan import ACTING_STEPS, CaseHistory, HealingRules, Situation, plan
 from wakeful.judging.findings import FindingCode, State
 
-# What `/session` shows of it.
+# `/session` shows the newest five.
 ACTIONS_KEPT_MAX: Final = 20
 
 self_heal_log = logging.getLogger("wakeful.gateway.self_heal")
 
 
-class EndedTurn(Protocol):
-    @property
-    def key(self) -> ConversationKey: ...
-
-    @property
-    def provider(self) -> str: ...
-
-
 class SessionPool(Protocol):
-    """The owner of the sessions. Each call goes through the gate; False or 0: it refused, or there was nothing
-    to do.
-    """
+    """The owner of the sessions."""
 
     async def restart(self, key: ConversationKey, *, even_busy: bool = False) -> bool:
-        """One that is at work is left alone, unless `even_busy`."""
+        """End the session of a key, unless it is busy and not `even_busy`. False: it was not ended."""
 
-    async def restart_all(self) -> int: ...
+    async def restart_all(self) -> int:
+        """Restart the sessions of all keys; returns how many."""
 
     async def adopt_replacements(self) -> None:
-        """Sessions that a healer started as replacements take the places of those they replaced."""
+        """Put sessions that a healer started into the places of those they replace."""
 
     def progressing_keys(self, seconds: float) -> Collection[ConversationKey]:
         """Conversations whose turn had an event within this time."""
 
     def sessions(self) -> dict[str, ConversationKey]:
-        """The sessions of the pool, and whose each is."""
+        """The keys of the pool, by their sessions."""
 
 
 class SelfHealAction(Struct, frozen=True):
-    """Something that was asked for, and what came of it."""
+    """A proposal that was carried out, and its result in words."""
 
     at: Instant
     proposal: Proposal
@@ -91,13 +83,13 @@ class SelfHealAction(Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """When, what, for whom, why, and what came of it."""
+        """Its time, kind, target, reason and result."""
         what = f"{self.proposal.kind} {self.proposal.target}".strip()
         return f"{iso(self.at.wall)[11:19]} UTC {what} ({self.proposal.reason}): {self.words}"
 
 
 class SelfHeal:
-    """`ended` gets every turn; `look` runs after the host watch, in the same cycle."""
+    """`on_turn_end` gets every turn; the host watch calls `check` in each of its cycles."""
 
     def __init__(
         self,
@@ -106,7 +98,7 @@ class SelfHeal:
         host: Host,
         pool: SessionPool,
         degrade: Callable[[str], Awaitable[None]],
-        tell: NotifyOperator,
+        notify: NotifyOperator,
         rules: Callable[[], Awaitable[HealingRules]],
         limits: HealLimits = DEFAULT_HEAL_LIMITS,
     ) -> None:
@@ -114,7 +106,7 @@ class SelfHeal:
         self._host = host
         self._pool = pool
         self._degrade = degrade
-        self._notify = tell
+        self._notify = notify
         self._rules = rules
         self._limits = limits
         self._failures: deque[Failed] = deque(maxlen=FAILURES_MAX)
@@ -122,7 +114,7 @@ class SelfHeal:
         self.errors = ErrorCounts()
         self.actions: deque[SelfHealAction] = deque(maxlen=ACTIONS_KEPT_MAX)
 
-    async def on_turn_end(self, turn: EndedTurn, fault: Fault | None, _seconds: float) -> None:
+    async def on_turn_end(self, turn: Turn, fault: Fault | None, _seconds: float) -> None:
         if fault is not None:
             now = self._clock.now().awake
             self._failures.append(Failed(now, fault.pattern, turn.key, turn.provider))
@@ -134,21 +126,20 @@ class SelfHeal:
         return tuple((name, count, now - at) for name, count, at in patterns(tuple(self._failures), now))
 
     async def check(self, memory_percent: float | None, disk_percent: float | None) -> tuple[Proposal, ...]:
-        """Ask for whatever should be done now; memory is looked at again once it was collected."""
+        """Carry out the proposals that are due, and return them. Memory is read again after it was collected."""
         await self._pool.adopt_replacements()
-        # A session that dies or falls silent in a turn is proposed for revival by its turn's listener, without a wait
-        # for this cycle.
+        # The turn's listener proposes to revive a session that falls silent in a turn, without a wait for this cycle.
         signals = Signals(
             failures=tuple(self._failures),
             memory_percent=memory_percent,
             disk_percent=disk_percent,
             hogs=await self._hogs(),
         )
-        asked = await self._run_proposals(signals)
-        if any(each.kind is HealKind.COLLECT_MEMORY for each in asked):
-            again = await self._host.read()
-            asked += await self._run_proposals(replace(Signals(), memory_percent=again.memory_percent))
-        return asked
+        proposals = await self._run_proposals(signals)
+        if any(each.kind is HealKind.COLLECT_MEMORY for each in proposals):
+            reading = await self._host.read()
+            proposals += await self._run_proposals(Signals(memory_percent=reading.memory_percent))
+        return proposals
 
     async def _hogs(self) -> tuple[Hog, ...]:
         found = await self._host.hogs(self._pool.sessions(), self._limits.runaway_cpu_percent)
@@ -158,7 +149,7 @@ class SelfHeal:
     async def _run_proposals(self, signals: Signals) -> tuple[Proposal, ...]:
         now = self._clock.now().awake
         proposals = propose(signals, self._history, now, self._limits)
-        # Before the acts: one that hangs or fails has had its turn, and is not tried again at once.
+        # Before the acts: one that hangs or fails is not tried again at once.
         self._history = history_after(proposals, self._history, now)
         for proposal in proposals:
             await self._carry_out(proposal)
@@ -193,8 +184,8 @@ class SelfHeal:
                 await self._degrade(proposal.target)
                 return "login doubted"
             case HealKind.ALERT:
-                text = f"{proposal.reason}: {proposal.target}. Nothing is restarted for it."
-                return "told" if await self._notify("warning", text) else "could not be told"
+                text = f"{proposal.reason}: {proposal.target}. No restart follows."
+                return "alert sent" if await self._notify("warning", text) else "alert not sent"
 
     async def _restart(self, proposal: Proposal) -> str:
         is_runaway = proposal.kind is HealKind.END_RUNAWAY
@@ -202,12 +193,12 @@ class SelfHeal:
             return "asked for"
         if is_runaway:
             # The daemon ends nothing that it could not bring back by itself, so the host is still short.
-            text = f"{proposal.reason}: {proposal.target}. Its process was not ended; the gateway's log says why."
+            text = f"{proposal.reason}: {proposal.target}. Its process still runs; the gateway's log has the reason."
             await self._notify("warning", text)
-        return "left alone: it is at work, or has no session"
+        return "no action: it is working or has no session"
 
 
-# What is wrong with sessions that are to be ended, for the plan. The daemon's healer brings them back.
+# The problem that the plan is asked about, by the kinds that end sessions.
 _PROBLEMS: Final = {
     HealKind.RESTART_KEY: FindingCode.TURN_FAILED,
     HealKind.RESTART_ALL: FindingCode.TURN_FAILED,
@@ -216,7 +207,7 @@ _PROBLEMS: Final = {
 
 
 def _situation(kind: HealKind) -> Situation:
-    """Sessions of the pool live and are managed; how long it lasts was counted before it was proposed."""
+    """Sessions of the pool live and are managed; the rules counted how long the problem lasts before they proposed."""
     return Situation(
         code=_PROBLEMS[kind],
         state=State.PROMPTING,
@@ -231,13 +222,13 @@ log = logging.getLogger("wakeful.gateway.host")
 
 
 class Reachable(Protocol):
-    """As much of a chat as says whether it is there."""
+    """The call of a chat that shows whether it can be reached."""
 
     async def me(self) -> str: ...
 
 
 class HostWatch:
-    """`tell` must not depend on Telegram alone: that it cannot be reached is one of the alerts."""
+    """`notify` must not depend on Telegram alone: that it cannot be reached is one of the alerts."""
 
     def __init__(
         self,
@@ -246,7 +237,7 @@ class HostWatch:
         host: Host,
         chat: Reachable,
         heal: SelfHeal,
-        tell: NotifyOperator,
+        notify: NotifyOperator,
         limits: WatchLimits = DEFAULT_WATCH_LIMITS,
         watch_seconds: float = 60.0,
     ) -> None:
@@ -254,13 +245,12 @@ class HostWatch:
         self._host = host
         self._chat = chat
         self._self_heal = heal
-        self._notify = tell
+        self._notify = notify
         self._limits = limits
         self._watch_seconds = watch_seconds
         self._cooldowns = Told()
-        # The newest look: `/health` shows both.
+        # The newest one, for `/health`.
         self.reading = HostReading()
-        self.alerts: tuple[HostAlert, ...] = ()
 
     async def run(self) -> None:
         """Check every minute, until cancelled. A failed check is logged, and the next one follows."""
@@ -269,14 +259,14 @@ class HostWatch:
             try:
                 await self.check()
             except WakefulError as problem:
-                log.warning("the host could not be looked at: %s", problem)
+                log.warning("the host could not be checked: %s", problem)
             await self._clock.sleep_until(began + self._watch_seconds)
 
     async def check(self) -> None:
         """One cycle: read, alert, heal."""
         self.reading = await self._read()
-        self.alerts = wrong_with(self.reading, self._limits)
-        for alert in self._cooldowns.due(self.alerts, self._clock.now().awake):
+        alerts = wrong_with(self.reading, self._limits)
+        for alert in self._cooldowns.due(alerts, self._clock.now().awake):
             if await self._notify("warning", alert.text):
                 self._cooldowns.delivered(alert, self._clock.now().awake)
         await self._self_heal.check(self.reading.memory_percent, self.reading.disk_percent)
@@ -291,7 +281,7 @@ class HostWatch:
         )
 
     async def _is_reachable(self) -> bool:
-        """Whether Telegram answers at all; also a refusal is an answer."""
+        """Whether Telegram answers; a refusal is an answer, too."""
         try:
             await self._chat.me()
         except ChatRefused:
@@ -299,7 +289,7 @@ class HostWatch:
         except ChatFailed:
             return False
         except WakefulError as problem:
-            # The bot is locked, or another program reads it: it answered, and other alerts report that.
+            # Telegram answered that the token is not valid, or that another program uses it.
             log.debug("telegram answered: %s", problem)
         return True
 
@@ -309,11 +299,11 @@ _TOPIC = Topic((AlertCode.GATEWAY,))
 
 
 async def reload_mutes(mute_pause: MutePause) -> None:
-    """Read mutes and pause again; where the store refuses, what was known holds."""
+    """Read mutes and pause again. If the store fails, the known ones stay in force."""
     try:
         await mute_pause.reload()
     except WorldError as problem:
-        admin_log.warning("what is muted is not known: %s", problem)
+        admin_log.warning("mutes are not readable: %s", problem)
 
 
 class AdminNotifier:
@@ -348,5 +338,5 @@ class AdminNotifier:
                 await self._chat.send(Place(admin, is_private=True), words)
                 arrived = True
             except ChatFailed as problem:
-                admin_log.warning("admin %d was not told: %s", admin, problem)
+                admin_log.warning("message to admin %d not sent: %s", admin, problem)
         return arrived

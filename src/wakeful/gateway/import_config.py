@@ -29,25 +29,25 @@ NAMES: Final[Mapping[str, str]] = {
 }
 _SECTIONS: Final = frozenset(name.partition(".")[0] for name in NAMES)
 _DEPTH_MAX: Final = 20
-# Some editors begin a file with it; it says nothing.
+# Some editors begin a file with it.
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class AlreadySet(ConfigError):
-    """{path} sets {keys} to something else already. Take it out there, or out of the file you import."""
+    """{path} already sets {keys} to another value. Remove it there or from the file you import."""
 
     code = "already-set"
 
 
 class ImportedConfig(Struct, frozen=True):
-    """What a file sets, by our names, and what it holds beside that, by its own."""
+    """The settings of a file by Wakeful's names, and its other values by their own."""
 
     settings: Mapping[str, Any]
     unknown: Mapping[str, Any]
 
 
 def read_gateway_json(content: bytes, shown: str) -> ImportedConfig:
-    """The settings of such a file. Raises ConfigError with every problem there is, one to a line."""
+    """The settings of a `gateway.json`. Raises ConfigError with every problem, one to a line."""
     try:
         document = decode_json(content.removeprefix(_BYTE_ORDER_MARK))
     except msgspec.DecodeError as problem:
@@ -64,8 +64,8 @@ def read_gateway_json(content: bytes, shown: str) -> ImportedConfig:
             problems.append(f"{shown}: {name}: {plain(_json(value), 60)} is not an object")
         elif name not in NAMES:
             unknown[name] = value
-        elif (said := _problem_of(name, value)) is not None:
-            problems.append(f"{shown}: {said}")
+        elif (invalid := _problem_of(name, value)) is not None:
+            problems.append(f"{shown}: {invalid}")
         else:
             settings[NAMES[name]] = value
     if problems:
@@ -85,13 +85,13 @@ def toml_lines(imported: ImportedConfig) -> Iterator[str]:
 
 
 def merge_config(text: str, imported: ImportedConfig, shown: str) -> str:
-    """A configuration file with these settings in it as well. Raises AlreadySet if it says otherwise."""
+    """A configuration file with these settings added. Raises AlreadySet if it has other values for them."""
     tables = decode_toml(text)
-    there = {name: value for name in imported.settings if (value := _lookup(tables, name)) is not None}
-    against = [name for name, value in there.items() if value != imported.settings[name]]
-    if against:
-        raise AlreadySet(path=shown, keys=", ".join(against))
-    new = {name: value for name, value in imported.settings.items() if name not in there}
+    present = {name: value for name in imported.settings if (value := _lookup(tables, name)) is not None}
+    different = [name for name, value in present.items() if value != imported.settings[name]]
+    if different:
+        raise AlreadySet(path=shown, keys=", ".join(different))
+    new = {name: value for name, value in imported.settings.items() if name not in present}
     for section in dict.fromkeys(KEYS[name].section for name in new):
         lines = [f"{KEYS[name].short} = {_json(new[name])}" for name in new if KEYS[name].section == section]
         text = _with_lines(text, section, lines)
@@ -113,7 +113,7 @@ def _lookup(tables: Mapping[str, Any], name: str) -> Any:
 
 
 def _leaves(value: object, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Every value with its full name; empty objects and lists are values, but for the whole."""
+    """Every value with its full name. Lists and empty objects are values; an empty document has none."""
     if isinstance(value, dict) and (value or not depth) and depth < _DEPTH_MAX:
         for name, inner in value.items():
             yield from _leaves(inner, f"{prefix}.{name}" if prefix else str(name), depth + 1)
@@ -131,11 +131,11 @@ def _problem_of(name: str, value: object) -> str | None:
 
 
 def _comments(imported: ImportedConfig) -> Iterator[str]:
-    """What is not understood, in one line each; a value that looks like a secret stays where it was."""
+    """The unknown values, in one line each; a value that looks like a secret is not copied."""
     for name, value in imported.unknown.items():
         written = plain(_json(value), 200)
         shown = "(not shown)" if names_a_secret(name, written) or redact(written) != written else written
-        yield f"# not taken over: {plain(name, 100)} = {shown}"
+        yield f"# not imported: {plain(name, 100)} = {shown}"
 
 
 def _json(value: object) -> str:

@@ -15,7 +15,14 @@ from msgspec.structs import replace
 from wakeful.client.errors import DaemonRefused
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WorldError
-from wakeful.gateway.ports import BotInUse, BotRejected, Chat, ChatFailed, ChatFlooded
+from wakeful.gateway.ports import (
+    BotInUse,
+    BotRejected,
+    Chat,
+    ChatFlooded,
+    send_notice,
+    try_answer_press,
+)
 from wakeful.gateway.rules.messages import (
     ButtonPress,
     ConversationKey,
@@ -28,7 +35,7 @@ from wakeful.gateway.rules.turn import Turn, TurnStage
 from wakeful.gateway.turn_queue import TurnQueue
 from wakeful.gateway.turn_store import TurnStore
 
-# The Bot API holds a question open for at most 50 s; proxies on the way give up earlier.
+# The Bot API keeps a long poll open for at most 50 s; proxies on the way give up earlier.
 POLL_SECONDS: Final = 25.0
 PAUSE_SECONDS: Final = (1.0, 2.0, 5.0, 15.0, 30.0, 60.0)
 # Two programs that read the same bot's updates displace each other in turns. After so long without that, no other
@@ -38,30 +45,30 @@ CONFLICT_SECONDS: Final = 600.0
 REMARK_SECONDS: Final = 60.0
 STRANGERS_MAX: Final = 1000
 ONLY_TEXT: Final = "I can read text only. Please write what you would like me to do."
-TOO_MANY: Final = "Too many messages wait here already. Please wait for my answers, or send /stop."
-NOT_DONE: Final = "That could not be done now. Please try again in a moment."
-NO_SUCH_COMMAND: Final = "I do not know {command}. I know: {known}."
+TOO_MANY: Final = "Too many messages are waiting. Please wait for the answers, or send /stop."
+NOT_DONE: Final = "This did not work. Please try again in a moment."
+NO_SUCH_COMMAND: Final = "Unknown command {command}. Commands: {known}."
 
 log = logging.getLogger("wakeful.gateway")
 
 Command = Callable[[IncomingMessage, str], Awaitable[str]]
-"""Does what a command with these arguments asks for; what to say, or nothing."""
+"""Runs a command with these arguments; returns the reply, empty for none."""
 
 PressHandler = Callable[[ButtonPress], Awaitable[bool]]
-"""Takes a pressed button; False if it is not one of its own."""
+"""Handles a press; False if the button belongs to another part."""
 
 
 class IntakeContext(Protocol):
-    """What the intake asks about people and prompts, and where it reports problems."""
+    """Answers the intake's questions about people and prompts, and takes its problems."""
 
     def is_allowed(self, update: IncomingMessage | ButtonPress) -> bool:
-        """Whether this person may write there."""
+        """Whether its user may write."""
 
     async def try_pairing(self, message: IncomingMessage) -> bool:
-        """Whether the message of a stranger was a pairing."""
+        """Whether the message of an unknown user was the pairing code."""
 
     def stranger_line(self, user_id: int) -> str:
-        """The log line about a stranger."""
+        """The log line about an unknown user."""
 
     def prompt_of(self, message: IncomingMessage) -> str:
         """The prompt that a message becomes."""
@@ -94,18 +101,18 @@ class Intake:
         self._press_handlers = presses
         self._strangers: set[int] = set()
         self._remarked_at: dict[ConversationKey, float] = {}
-        # What was asked for in one conversation is done in its order.
+        # The last task of each conversation: its updates are handled in their order.
         self._order_tasks: dict[ConversationKey, asyncio.Task[None]] = {}
-        # The newest of what was read last: the next question confirms it. What came before an empty answer is confirmed, and
-        # then the service may begin again with any number.
+        # The newest update of the last poll, which the next poll confirms; 0 after an empty poll. Then everything is
+        # confirmed, and the service may begin with any number again.
         self._last_update_id = 0
-        # Why no updates arrive, for /health; None while all is well. Outside monitors read its text.
+        # The code of the error that keeps updates from arriving, for /health; None while they arrive.
         self.problem: str | None = None
-        # Times we were driven away, the newest last.
+        # When another program was seen reading this bot's updates, the newest last.
         self._conflicts_at: list[float] = []
 
     async def run(self) -> None:
-        """Call after the turns were taken up."""
+        """Call after the turns were restored."""
         failures = 0
         self._context.report_problem("")
         presses, self._turns.presses = self._turns.presses, []
@@ -121,7 +128,7 @@ class Intake:
                     await self._pause(problem, failures)
                     failures += 1
         except asyncio.CancelledError:
-            # Whatever else ends this loop, orders that are being carried out go on, and so does the next run of it.
+            # Only a cancellation ends the tasks: after any other end they go on, and `run` is called again.
             for task in list(self._order_tasks.values()):
                 task.cancel()
             await asyncio.gather(*self._order_tasks.values(), return_exceptions=True)
@@ -133,33 +140,33 @@ class Intake:
         self._last_update_id = max((each.update_id for each in updates), default=0)
 
     async def accept(self, updates: Sequence[Update]) -> None:
-        """Keep what is to be worked on, all of it or nothing, before anything of it is begun."""
-        heard = {each.update_id: each for each in updates if not isinstance(each, IgnoredUpdate)}
-        rows = [row for each in heard.values() if (row := await self._row_if_allowed(each)) is not None]
+        """Store the updates to handle, all or none, before any of them is handled."""
+        by_id = {each.update_id: each for each in updates if not isinstance(each, IgnoredUpdate)}
+        rows = [row for each in by_id.values() if (row := await self._row_if_allowed(each)) is not None]
         for row in await self._accept_rows(rows):
-            self._enqueue(row.key, self._begin(heard[row.update_id], row))
+            self._enqueue(row.key, self._begin(by_id[row.update_id], row))
 
     async def _row_if_allowed(self, update: IncomingMessage | ButtonPress) -> Turn | None:
-        """Its row; None if it is ignored. An update that raises is left out: the service would send it for ever."""
+        """The row of an update; None: ignored. One that raises is ignored too: else the service sends it for ever."""
         try:
             return self._row(update) if await self._is_from_allowed_user(update) else None
         except WorldError:
             raise
         except Exception:
-            log.exception("update %d was left out", update.update_id)
+            log.exception("update %d was skipped", update.update_id)
             return None
 
     async def _accept_rows(self, rows: Sequence[Turn]) -> list[Turn]:
-        """Keep all of them or none; if one of them raises in the store, all but that one."""
+        """Store all of them or none; if one of them raises in the store, all but that one."""
         try:
             return await self._turn_store.accept(rows)
         except WorldError:
             raise
         except Exception:
             if len(rows) == 1:
-                log.exception("update %d was left out", rows[0].update_id)
+                log.exception("update %d was skipped", rows[0].update_id)
                 return []
-            return [kept for row in rows for kept in await self._accept_rows([row])]
+            return [stored for row in rows for stored in await self._accept_rows([row])]
 
     async def _is_from_allowed_user(self, update: IncomingMessage | ButtonPress) -> bool:
         if self._context.is_allowed(update):
@@ -172,11 +179,13 @@ class Intake:
         return False
 
     def _row(self, update: IncomingMessage | ButtonPress) -> Turn:
-        """Its row of the book.
+        """The row of an update in the store.
 
-        A command is over as soon as it is known: nobody repeats it but whoever gave it. A press may be repeated.
+        A command is stored as done, so only its user can repeat it. A press may be handled twice.
         """
-        is_turn = isinstance(update, IncomingMessage) and _is_prompt(update)
+        prompt = ""
+        if isinstance(update, IncomingMessage) and _is_prompt(update):
+            prompt = _prompt(self._context.prompt_of(update))
         press = update if isinstance(update, ButtonPress) else None
         return Turn(
             update_id=update.update_id,
@@ -184,10 +193,8 @@ class Intake:
             message_id=update.message_id,
             user_id=update.user_id,
             at=self._clock.now().wall,
-            prompt=_prompt(self._context.prompt_of(update))
-            if is_turn and isinstance(update, IncomingMessage)
-            else "",
-            stage=TurnStage.ACCEPTED if is_turn or press else TurnStage.DONE,
+            prompt=prompt,
+            stage=TurnStage.ACCEPTED if prompt or press else TurnStage.DONE,
             pressed=press,
         )
 
@@ -206,7 +213,7 @@ class Intake:
             await self._send_limited(turn.place, TOO_MANY)
 
     async def _answer_at_once(self, message: IncomingMessage) -> None:
-        """A command, or nothing that can be read."""
+        """Answer a command, or a message without text that can be read."""
         if not _printable(message.text).strip():
             await self._send_limited(message.place, ONLY_TEXT)
             return
@@ -219,10 +226,10 @@ class Intake:
         else:
             words = await self._run_command(command, message, arguments.strip())
         if words:
-            await self._send(message.place, words)
+            await send_notice(self._chat, message.place, words)
 
     def _is_for_another(self, message: IncomingMessage) -> bool:
-        """Whether it is a command for another bot of the same chat. Before our own name is known none is."""
+        """Whether it is a command for another bot of the same chat. False until the own name is known."""
         own, named = self._context.own_name().lower(), _addressed_bot(message.text)
         return bool(own and named) and named != own
 
@@ -230,17 +237,13 @@ class Intake:
         try:
             return await command(message, arguments)
         except (WorldError, DaemonRefused) as problem:
-            log.warning("an order of %s was not carried out: %s", message.place.key, problem)
+            log.warning("a command of %s failed: %s", message.place.key, problem)
             return NOT_DONE
 
     async def _handle_press(self, row: Turn) -> None:
         assert row.pressed is not None, "the row of a press"
         if not await self._dispatch_press(row.pressed):
-            try:
-                # A client shows that it waits until a message is sent.
-                await self._chat.answer_press(row.pressed.press_id)
-            except ChatFailed as problem:
-                log.info("a press was not settled: %s", problem)
+            await try_answer_press(self._chat, row.pressed.press_id)
         await self._turn_store.close_press(row)
 
     async def _dispatch_press(self, pressed: ButtonPress) -> bool:
@@ -253,14 +256,7 @@ class Intake:
         now = self._clock.now().awake
         if now - self._remarked_at.get(place.key, now - REMARK_SECONDS) >= REMARK_SECONDS:
             self._remarked_at[place.key] = now
-            await self._send(place, words)
-
-    async def _send(self, place: Place, words: str) -> None:
-        try:
-            await self._chat.send(place, words)
-        except ChatFailed as problem:
-            # It may have arrived, and is not worth a repetition.
-            log.warning("unverified in %s: %s", place.key, problem)
+            await send_notice(self._chat, place, words)
 
     def _enqueue(self, key: ConversationKey, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(self._run_in_order(self._order_tasks.get(key), work))
@@ -274,21 +270,21 @@ class Intake:
             await work
         except Exception:
             # A bug in one command must not block the others.
-            log.exception("an order was not carried out")
+            log.exception("a command failed")
 
     def _on_order_done(self, key: ConversationKey, done: asyncio.Task[None]) -> None:
         if self._order_tasks.get(key) is done:
             del self._order_tasks[key]
 
     async def _pause(self, problem: WorldError, failures: int) -> None:
-        """Say once what is wrong, and wait longer each time."""
+        """Log and report each problem once, and wait longer each time."""
         if self.problem != problem.code:
             self.problem = problem.code
             severe = isinstance(problem, BotInUse | BotRejected)
             log.log(logging.ERROR if severe else logging.WARNING, "no updates arrive: %s", problem)
             self._context.report_problem(f"no updates arrive: {problem}")
         if isinstance(problem, BotInUse):
-            # What arrives in between is no sign that the other one has gone.
+            # Updates that arrive in between do not prove that the other program is gone.
             self._conflicts_at = [*self._recent_conflicts(), self._clock.now().awake]
             failures = len(self._conflicts_at) - 1
         seconds = PAUSE_SECONDS[min(failures, len(PAUSE_SECONDS) - 1)]
@@ -308,24 +304,24 @@ class Intake:
 
 
 def _is_prompt(message: IncomingMessage) -> bool:
-    """Words for the agent. An edit of one is not asked again; what is forwarded is text, whatever it looks like."""
+    """Whether it is text for the agent: no command, unless forwarded, and no edit of an earlier message."""
     text = _printable(message.text).strip()
     is_command = text.startswith("/") and not message.forwarded
     return bool(text) and not message.edited and not is_command
 
 
 def _addressed_bot(text: str) -> str:
-    """The bot that a command is for, as `/stop@its_name` says it; empty if it does not."""
-    word = _printable(text).split(maxsplit=1)[0] if _printable(text).strip() else ""
+    """The bot that a command names, as in `/stop@its_name`; empty if it names none."""
+    word = next(iter(_printable(text).split(maxsplit=1)), "")
     return word.partition("@")[2].lower() if word.startswith("/") else ""
 
 
 def _printable(text: str) -> str:
-    """Without control characters, which no client takes."""
+    """The text without control characters, which no client accepts."""
     return "".join(each for each in text if each in "\n\t" or unicodedata.category(each) not in ("Cc", "Cs"))
 
 
 def _prompt(text: str) -> str:
-    """Nothing that a client would take for a command of its own: only what is forwarded begins with a slash here."""
+    """The prompt, marked if a client would take it for its own command. Only forwarded text begins with a slash."""
     words = _printable(text)
     return f"Forwarded: {words}" if words.lstrip().startswith("/") else words

@@ -11,7 +11,7 @@ import msgspec
 
 from wakeful.core.clock import Clock
 from wakeful.core.decoding import json_decoder
-from wakeful.gateway.ports import Chat, ChatFailed
+from wakeful.gateway.ports import Chat, send_notice
 from wakeful.gateway.rules.access import Access, Pairing, Role, looks_like_code, open_pairing
 from wakeful.gateway.rules.messages import ButtonPress, IncomingMessage
 from wakeful.storage.base import Note, Store
@@ -19,10 +19,12 @@ from wakeful.storage.note_decoding import decode_note_values
 
 PAIRING: Final = "gateway.pairing"
 PAIRED: Final = "gateway.paired"
-WELCOME: Final = "You are paired: write, and the agent of this chat answers. /help says more."
-# One pairing at a time.
+WELCOME: Final = (
+    "You are paired. Write a message, and the agent of this chat answers. /help lists the commands."
+)
+# The key of the only pairing: one at a time is open.
 _OPEN: Final = "open"
-# Of any id that Telegram gives.
+# No id of Telegram has more.
 ID_DIGITS_MAX: Final = 18
 _decode: Final = json_decoder(Pairing)
 
@@ -30,7 +32,7 @@ log = logging.getLogger("wakeful.gateway")
 
 
 async def begin_pairing(store: Store, random_bytes: bytes, now_wall: float) -> str:
-    """Open a pairing in place of any other; its code."""
+    """Open a pairing in place of any other; returns its code."""
     pairing, code = open_pairing(random_bytes, now_wall)
     await store.save_note(Note(PAIRING, _OPEN, msgspec.json.encode(pairing)))
     return code
@@ -47,8 +49,6 @@ async def unpair(store: Store, user_id: int) -> bool:
 
 
 class People:
-    """Checks every user who writes."""
-
     def __init__(self, store: Store, chat: Chat, clock: Clock, access: Access) -> None:
         self._store = store
         self._chat = chat
@@ -79,7 +79,7 @@ class People:
 
     async def try_pairing(self, message: IncomingMessage) -> bool:
         """Whether an unknown user's message was the code; the user is allowed from the next message on."""
-        # A code that others can read is none: only what is written to the bot alone counts.
+        # A code that others can read does not count: it has to be written in the bot's private chat.
         if not looks_like_code(message.text) or not message.place.is_private or message.forwarded:
             return False
         note = await self._store.note(PAIRING, _OPEN)
@@ -90,7 +90,7 @@ class People:
         await self._store.save_note(Note(PAIRING, _OPEN, msgspec.json.encode(pairing)))
         if not fits:
             log.warning(
-                "user %d tried a pairing code that is not the open one; %d tries are left",
+                "user %d sent a wrong pairing code; %d tries left",
                 message.user_id,
                 pairing.tries_left,
             )
@@ -99,8 +99,5 @@ class People:
         await self.reload()
         user_id = message.user_id
         log.warning("user %d was paired. To make it an admin: [gateway] admins = [%d]", user_id, user_id)
-        try:
-            await self._chat.send(message.place, WELCOME)
-        except ChatFailed as problem:
-            log.warning("unverified in %s: %s", message.place.key, problem)
+        await send_notice(self._chat, message.place, WELCOME)
         return True

@@ -25,7 +25,7 @@ from wakeful.core.decoding import json_decoder
 from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
 from wakeful.core.text import plain
-from wakeful.gateway.ports import Chat, ChatFailed, ChatRefused
+from wakeful.gateway.ports import Chat, ChatRefused, try_answer_press
 from wakeful.gateway.rules.access import (
     PRESS_REFUSAL_TEXTS,
     TOKEN_BYTES,
@@ -42,7 +42,7 @@ from wakeful.storage.note_decoding import decode_note_values
 
 KIND: Final = "gateway.question"
 PREFIX: Final = "ask"
-NOT_DONE: Final = "That did not arrive. Please press again in a moment."
+NOT_DONE: Final = "Your answer did not arrive. Please press again in a moment."
 # A daemon that is away when a question expires gets the denial when it is back.
 RETRY_SECONDS: Final = 5.0
 TOOL_CHARS_MAX: Final = 100
@@ -57,17 +57,17 @@ CHOICE_TEXTS: Final = {
 }
 # The text says what "for this session" covers before a person presses it. An agent may have changed its folder by
 # then.
-SESSION_SCOPE_TEXT: Final = "“For this session” covers exactly this call, word for word, in whatever folder the agent is by then, and no other."
-EXPIRED: Final = "Nobody answered: denied."
-NOT_ASKED: Final = "It is no longer asked."
+SESSION_SCOPE_TEXT: Final = "“For this session” allows exactly this call, word for word, in any folder the agent works in then. It allows no other call."
+EXPIRED: Final = "No answer in time: denied."
+NOT_ASKED: Final = "This question is closed."
 
 
 class _ReplyResult(Enum):
-    DELIVERED = "told"
+    DELIVERED = "delivered"
     # The question is not open any more, or its agent is gone.
     NOT_ASKED = "not asked"
     # The agent did not take it.
-    NOT_DELIVERED = "untold"
+    NOT_DELIVERED = "not delivered"
 
 
 # A message without a confirmed delivery counts as sent: its turn says so.
@@ -89,7 +89,7 @@ class ChatQuestion(Struct, frozen=True, kw_only=True):
     until: float
     # The digest of the whole call; if it is empty, the call can be allowed once only.
     call: str = ""
-    # Whose message the agent works on; 0: an earlier version did not say.
+    # The author of the prompt; 0: stored by an earlier version.
     user_id: int = 0
     said: str = ""
     parts: dict[int, int] = {}
@@ -99,8 +99,10 @@ _decode: Final = json_decoder(ChatQuestion)
 
 
 class ChatQuestions:
-    """The questions of the turns that run, each also a note in the store. One that was answered is kept with the
-    others until its turn is over: whoever hears the turn from its beginning hears it once more."""
+    """The questions of the running turns, each also a note in the store.
+
+    An answered question stays until its turn is over: a listener that starts again gets the event once more.
+    """
 
     def __init__(
         self,
@@ -126,7 +128,7 @@ class ChatQuestions:
         # Each has its own expiry and its own display task: a chat that is down delays no other.
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._show_tasks: dict[str, asyncio.Task[None]] = {}
-        # Questions being answered, and the answers: the event that it was answered may come before the reply.
+        # Questions being answered, and the answers: the event that a question was answered may come before the reply.
         self._pending_answers: dict[str, str] = {}
 
     async def restore(self) -> None:
@@ -143,8 +145,7 @@ class ChatQuestions:
         return any(each.session_id == session_id and not each.said for each in self._questions.values())
 
     async def ask(self, place: Place, session_id: str, asked: PermissionAsked, user_id: int) -> None:
-        """Show the question, unless it was shown before or a person has allowed this exact call for the whole
-        session.
+        """Show the question, unless it was shown before or a person allowed this exact call for the session.
 
         `user_id`: the author of the prompt; the author and the admins may answer.
         """
@@ -168,9 +169,7 @@ class ChatQuestions:
         self._wait_for(question)
 
     async def on_press(self, press: ButtonPress) -> bool:
-        """Answer a question; False if the button belongs to another part. The author of the prompt and every
-        admin may.
-        """
+        """Answer a question; False if the button belongs to another part."""
         prefix, _, rest = press.choice.partition(":")
         name, _, choice = rest.partition(":")
         if prefix != PREFIX:
@@ -178,29 +177,30 @@ class ChatQuestions:
         question = self._questions.get(name)
         is_admin = self._role_of(press.user_id) is Role.ADMIN
         if (refusal := _refusal(question, press, choice, is_admin=is_admin)) is not None:
-            await self._answer_press(press, PRESS_REFUSAL_TEXTS[refusal])
+            await try_answer_press(self._chat, press.press_id, PRESS_REFUSAL_TEXTS[refusal])
             return True
         assert question is not None, "one that is unknown is refused"
-        await self._answer_press(press, await self._decide(question, PermissionChoice(choice)))
+        words = await self._decide(question, PermissionChoice(choice))
+        await try_answer_press(self._chat, press.press_id, words)
         return True
 
     async def on_answered(
         self, session_id: str, question_id: str, words: str = "Answered elsewhere."
     ) -> None:
-        """It is no longer open, whatever answered it."""
+        """Close a question that was answered, here or elsewhere."""
         question = self._find(session_id, question_id)
         if question is not None and question.name not in self._pending_answers:
             await self._close(question, words)
 
     async def on_turn_end(self, session_id: str) -> None:
-        """Its turn has ended: nothing of it is asked any more."""
+        """Close and drop the questions of a turn that ended."""
         for question in [each for each in self._questions.values() if each.session_id == session_id]:
-            await self._close(question, self._pending_answers.get(question.name, "The turn is over."))
+            await self._close(question, self._pending_answers.get(question.name, "The turn has ended."))
             del self._questions[question.name]
             await self._store.drop_note(KIND, question.name)
 
     def close(self) -> None:
-        """Let go of what waits; the next gateway goes on with it."""
+        """Cancel the waiting tasks; the next gateway restores the questions."""
         for task in (*self._timers.values(), *self._show_tasks.values()):
             task.cancel()
         self._timers.clear()
@@ -212,7 +212,7 @@ class ChatQuestions:
         self._show(question, question.shown, _buttons(question))
 
     def _show(self, question: ChatQuestion, words: str, buttons: Buttons = ()) -> None:
-        """Let its message say this, whatever it says now."""
+        """Show this text in its message, instead of an earlier one."""
         before = self._show_tasks.get(question.name)
         if before is not None:
             before.cancel()
@@ -226,7 +226,7 @@ class ChatQuestions:
         if before is not None:
             await asyncio.wait({before})
 
-        async def keep(number: int, message_id: int) -> None:
+        async def save_part(number: int, message_id: int) -> None:
             fault_point("question.sent")
             question.parts[number] = message_id
             if question.name in self._questions:
@@ -235,7 +235,7 @@ class ChatQuestions:
         if question.said and not question.parts:
             return
         try:
-            await self._answers.answer_for(question.place, keep, question.parts).finish(words, buttons)
+            await self._answers.answer_for(question.place, save_part, question.parts).finish(words, buttons)
         except ChatRefused as refused:
             log.warning("a question of %s is not shown: %s", question.session_id, refused)
 
@@ -247,46 +247,44 @@ class ChatQuestions:
         """Give the answer; returns the text for the person who pressed."""
         reply = PermissionReply.DENY if choice is PermissionChoice.DENY else PermissionReply.ALLOW
         try:
-            told = await self._answer(question, reply, CHOICE_TEXTS[choice])
+            result = await self._answer(question, reply, CHOICE_TEXTS[choice])
         except DaemonAway as problem:
             log.warning("a question of %s could not be answered: %s", question.session_id, problem)
-            told = _ReplyResult.NOT_DELIVERED
-        if told is _ReplyResult.DELIVERED and choice is PermissionChoice.ALLOW_SESSION:
-            # Only now: a person who reads that it did not arrive has allowed nothing.
+            result = _ReplyResult.NOT_DELIVERED
+        if result is _ReplyResult.DELIVERED and choice is PermissionChoice.ALLOW_SESSION:
+            # Only now: an answer that did not arrive allows nothing.
             await self._conversations.allow(question.place.key, question.session_id, question.call)
         return {
             _ReplyResult.DELIVERED: CHOICE_TEXTS[choice],
             _ReplyResult.NOT_ASKED: NOT_ASKED,
             _ReplyResult.NOT_DELIVERED: NOT_DONE,
-        }[told]
+        }[result]
 
     async def _answer(self, question: ChatQuestion, reply: PermissionReply, words: str) -> _ReplyResult:
-        """Answer it, and let its message say what came of it. Raises AWAY."""
+        """Answer it, and show the result in its message. Raises DaemonAway."""
         self._pending_answers[question.name] = words
         try:
-            told = await self._reply(question.session_id, question.question_id, reply)
+            result = await self._reply(question.session_id, question.question_id, reply)
         finally:
             self._pending_answers.pop(question.name, None)
-        if told is _ReplyResult.DELIVERED:
+        if result is _ReplyResult.DELIVERED:
             await self._close(question, words)
-        elif told is _ReplyResult.NOT_ASKED:
+        elif result is _ReplyResult.NOT_ASKED:
             await self._close(question, NOT_ASKED)
-        return told
+        return result
 
     def _is_allowed(self, place: Place, call: str) -> bool:
         conversation = self._conversations.get(place.key)
         return conversation is not None and bool(call) and call in conversation.allowed
 
     async def _answer_allowed(self, session_id: str, question_id: str) -> bool:
-        """Answer that it was allowed before. False: the agent did not get that, so a person is asked."""
+        """Allow a call that was allowed before. False: the agent did not get that, so a person is asked."""
         try:
-            return (
-                await self._reply(session_id, question_id, PermissionReply.ALLOW)
-                is not _ReplyResult.NOT_DELIVERED
-            )
+            result = await self._reply(session_id, question_id, PermissionReply.ALLOW)
         except DaemonAway as problem:
             log.warning("a question of %s is asked again: %s", session_id, problem)
             return False
+        return result is not _ReplyResult.NOT_DELIVERED
 
     async def _reply(self, session_id: str, question_id: str, reply: PermissionReply) -> _ReplyResult:
         """What came of it. Raises AWAY."""
@@ -310,12 +308,6 @@ class ChatQuestions:
         await self._save(closed)
         self._show(closed, closed.said)
 
-    async def _answer_press(self, press: ButtonPress, words: str) -> None:
-        try:
-            await self._chat.answer_press(press.press_id, words)
-        except ChatFailed as problem:
-            log.info("a press was not settled: %s", problem)
-
     def _find(self, session_id: str, question_id: str) -> ChatQuestion | None:
         return next(
             (
@@ -327,25 +319,22 @@ class ChatQuestions:
         )
 
     async def _expire(self, question: ChatQuestion) -> None:
-        left_seconds = question.until - self._clock.now().wall
-        await self._clock.sleep(left_seconds)
+        await self._clock.sleep(question.until - self._clock.now().wall)
         while not await self._deny(question.name):
             await self._clock.sleep(RETRY_SECONDS)
 
     async def _deny(self, name: str) -> bool:
         """Deny an expired question. False: the denial did not arrive."""
         question = self._questions.get(name)
-        if question is not None and not question.said:
-            try:
-                # What did not arrive is denied again: until then the agent waits, and its buttons work.
-                return (
-                    await self._answer(question, PermissionReply.DENY, EXPIRED)
-                    is not _ReplyResult.NOT_DELIVERED
-                )
-            except DaemonAway as problem:
-                log.info("a question of %s is denied later: %s", question.session_id, problem)
-                return False
-        return True
+        if question is None or question.said:
+            return True
+        try:
+            # A denial that did not arrive is sent again: until then the agent waits, and the buttons work.
+            result = await self._answer(question, PermissionReply.DENY, EXPIRED)
+        except DaemonAway as problem:
+            log.info("a question of %s will be denied later: %s", question.session_id, problem)
+            return False
+        return result is not _ReplyResult.NOT_DELIVERED
 
     async def _save(self, question: ChatQuestion) -> None:
         await self._store.save_note(Note(KIND, question.name, msgspec.json.encode(question)))

@@ -4,6 +4,7 @@ A chat is one bot whose updates have one reader at a time. The host gives its fi
 gateway's sessions, and the cleaning of the gateway's own files.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,23 +13,25 @@ from wakeful.core.errors import WorldError
 from wakeful.gateway.rules.host import Hog, HostReading
 from wakeful.gateway.rules.messages import Buttons, ConversationKey, Place, Update
 
+log = logging.getLogger("wakeful.gateway")
+
 
 class ChatFailed(WorldError):
-    """The chat did not take it: {reason}."""
+    """The chat refused it: {reason}."""
 
     # In doubt: it may have arrived.
     code = "chat-failed"
 
 
 class ChatRefused(ChatFailed):
-    """The chat refused it: {reason}."""
+    """The chat refused the message: {reason}."""
 
     # Definite: nothing arrived.
     code = "chat-refused"
 
 
 class ChatFlooded(ChatRefused):
-    """The chat wants {retry_after_seconds:g} s of rest: {reason}."""
+    """The chat is rate-limited for {retry_after_seconds:g} s: {reason}."""
 
     code = "chat-flooded"
 
@@ -45,13 +48,13 @@ class ChatUnreachable(ChatRefused):
 
 
 class BotInUse(WorldError):
-    """Another program reads the updates of this bot. One token is for one gateway: end the other one."""
+    """Another program reads the updates of this bot. A token works for one gateway only: stop the other program."""
 
     code = "chat-taken"
 
 
 class BotRejected(WorldError):
-    """The chat does not know this bot: {reason}. Set gateway.token anew."""
+    """The chat does not know this bot: {reason}. Set gateway.token again."""
 
     code = "chat-locked"
 
@@ -60,18 +63,18 @@ class Chat(Protocol):
     """Every call has a deadline of its own. Raises ChatFlooded, ChatUnreachable, ChatRefused or ChatFailed, without address or token."""
 
     async def me(self) -> str:
-        """The bot's own name: proves that the token is good. Raises BotRejected too."""
+        """The bot's own name, which proves that the token is valid. Raises BotRejected too."""
 
     async def updates(self, after: int, wait_seconds: float) -> Sequence[Update]:
         """Updates beyond this number, oldest first, as soon as there are some; none when the time is up.
 
-        Asking says that everything up to `after` is kept here: it is never sent again. Raises BotInUse, BotRejected too.
+        The call confirms everything up to `after`: it is never sent again. Raises BotInUse, BotRejected too.
         """
 
     async def send(
         self, place: Place, text: str, *, buttons: Buttons = (), reply_to: int | None = None
     ) -> int:
-        """Say it, as plain text; the number of the new message."""
+        """Send plain text; returns the number of the new message."""
 
     async def edit(self, place: Place, message_id: int, text: str, *, buttons: Buttons = ()) -> None:
         """Replace the text of a message; the same text is no error."""
@@ -85,35 +88,51 @@ class Chat(Protocol):
     async def send_file(
         self, place: Place, path: Path, caption: str = "", *, within: Path | None = None
     ) -> int:
-        """Send a file; the number of the new message.
+        """Send a file; returns the number of the new message.
 
-        Only a regular file of 50 MB at most, inside `within` where that is given; no link is followed there.
+        Only a regular file of 50 MB at most, inside `within` if that is given; no link is followed there.
         """
 
     async def send_as_file(self, place: Place, name: str, text: str) -> int:
-        """Send a text as a file of this name; the number of the new message."""
+        """Send a text as a file of this name; returns the number of the new message."""
 
     async def answer_press(self, press_id: str, words: str = "") -> None:
-        """Let a pressed button rest; `words` appear for a moment."""
+        """Answer the press of a button; `words` appear for a moment."""
 
     async def call(self, method: str, parameters: Mapping[str, Any]) -> Any:
         """Any other method of the service, by its own name."""
 
     async def close(self) -> None:
-        """Let go of what it holds open."""
+        """Close the connections."""
+
+
+async def send_notice(chat: Chat, place: Place, words: str) -> None:
+    """Send a message that is not worth a retry: when this fails, it may still have arrived."""
+    try:
+        await chat.send(place, words)
+    except ChatFailed as problem:
+        log.warning("unverified in %s: %s", place.key, problem)
+
+
+async def try_answer_press(chat: Chat, press_id: str, words: str = "") -> None:
+    """Answer a press; a failure is only logged. The person's client shows a wait until it is answered."""
+    try:
+        await chat.answer_press(press_id, words)
+    except ChatFailed as problem:
+        log.info("a button press was not acknowledged: %s", problem)
 
 
 class Host(Protocol):
     """None raises: values that cannot be read are None in the reading, and no process counts as a hog."""
 
     async def read(self) -> HostReading:
-        """The host now, without what only the gateway itself knows: Telegram and its errors."""
+        """The host now, without the figures of the gateway itself: Telegram and its errors."""
 
     async def hogs(self, sessions: Mapping[str, ConversationKey], cpu_percent_max: float) -> tuple[Hog, ...]:
-        """The providers' processes of these sessions and what they take since the last call."""
+        """The providers' processes of these sessions, and their usage since the last call."""
 
     async def collect_memory(self) -> None:
-        """Free what this process can do without."""
+        """Free unused memory of this process."""
 
     async def clean_files(self) -> int:
-        """Remove the gateway's own old files, and nothing else; how many."""
+        """Remove the gateway's own old files, and nothing else; returns how many."""

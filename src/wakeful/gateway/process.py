@@ -18,7 +18,7 @@ from wakeful.config.token_file import read_token
 from wakeful.core.errors import OperatorError, WakefulError
 from wakeful.core.waiting import running
 from wakeful.gateway.app import Gateway
-from wakeful.gateway.people import begin_pairing, unpair as forget
+from wakeful.gateway.people import begin_pairing, unpair as drop_pairing
 from wakeful.gateway.ports import ChatFailed
 from wakeful.linux.child_environment import configure_environments
 from wakeful.linux.child_process import ChildSupervisor
@@ -32,13 +32,13 @@ CODE_BYTES = 16
 
 
 class GatewayNotSetUp(OperatorError):
-    """There is no bot to be: set gateway.token (better as WAKEFUL_GATEWAY__TOKEN) to what @BotFather gave you."""
+    """No bot token: set gateway.token to the token from @BotFather (better as WAKEFUL_GATEWAY__TOKEN)."""
 
     code = "gateway-not-set-up"
 
 
 class BadBotToken(OperatorError):
-    """gateway.token is not the token of a bot: those read 123456789:AA…"""
+    """gateway.token is not a bot token. Expected form: 123456789:AA…"""
 
     code = "bad-bot-token"
 
@@ -62,7 +62,7 @@ async def pair(config: Config, paths: StatePaths) -> str:
 async def unpair(config: Config, paths: StatePaths, user_id: int) -> bool:
     """Remove a paired user. False: no user with this id was paired."""
     async with _open_store(config, paths) as store:
-        return await forget(store, user_id)
+        return await drop_pairing(store, user_id)
 
 
 @asynccontextmanager
@@ -85,7 +85,7 @@ async def serve_gateway(
 ) -> None:
     """Run until SIGINT, SIGTERM or cancellation; `supervised`: or until standard input ends.
 
-    `daemon` are the words of the command that is kept running beside it where no daemon answers.
+    `daemon`: the command that runs beside the gateway if there is no daemon.
 
     Raises GatewayNotSetUp, BadBotToken, LockTaken, BotRejected.
     """
@@ -102,33 +102,33 @@ async def serve_gateway(
         gateway = Gateway(config, paths, store, bot, os.environ, supervised=supervised)
         stack.push_async_callback(gateway.close)
         ended = shutdown_event(supervised=supervised)
-        beside = await gateway.daemon_child(daemon)
+        daemon_child = await gateway.daemon_child(daemon)
         name = await _name_of(gateway)
         open_turns = await gateway.restore()
-        for line in gateway.startup_lines(name, open_turns, alone=beside is not None):
+        for line in gateway.startup_lines(name, open_turns, alone=daemon_child is not None):
             announce(line)
-        await _run(gateway, ended, beside)
+        await _run(gateway, ended, daemon_child)
 
 
 def _token(paths: StatePaths) -> tuple[str, ...]:
-    """The daemon's, if one was ever started here."""
+    """The daemon's token, if a daemon ever ran here."""
     try:
         return (read_token(Path(paths.token)),)
     except (FileNotFoundError, WakefulError):
-        # Without a token there is nothing to keep back; one that is not safe is the daemon's trouble.
+        # Without a token there is nothing to withhold from child processes; the daemon reports an unsafe file.
         return ()
 
 
 async def _name_of(gateway: Gateway) -> str:
-    """What the bot is called. A chat that is out is waited for inside: turns that are open go on meanwhile."""
+    """The name of the bot. If the chat cannot be reached, the gateway starts without it: open turns go on."""
     try:
         return f"@{await gateway.chat.me()}"
     except ChatFailed as problem:
-        return f"a bot whose name is not known yet ({problem})"
+        return f"a bot with an unknown name ({problem})"
 
 
-async def _run(gateway: Gateway, ended: asyncio.Event, beside: ChildSupervisor | None) -> None:
-    """Each part is kept running: one that raises is down, and is tried again after 1 to 60 s; the others go on."""
+async def _run(gateway: Gateway, ended: asyncio.Event, daemon_child: ChildSupervisor | None) -> None:
+    """Run every part until the end. One that raises is down, and runs again after 1 to 60 s; the others go on."""
     parts = {
         "turns": gateway.turns.run,
         "updates": gateway.intake.run,
@@ -137,8 +137,8 @@ async def _run(gateway: Gateway, ended: asyncio.Event, beside: ChildSupervisor |
         "pairings": gateway.refresh_people,
         "reports of what is down": gateway.report_failures,
     }
-    if beside is not None:
-        parts["daemon beside the gateway"] = beside.run
+    if daemon_child is not None:
+        parts["daemon beside the gateway"] = daemon_child.run
     keep = gateway.failures.keep_running
     async with running(*(keep(name, run) for name, run in parts.items())):
         await ended.wait()

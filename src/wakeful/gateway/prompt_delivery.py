@@ -41,21 +41,21 @@ class PromptDelivery:
         clock: Clock,
         turn_store: TurnStore,
         conversations: Conversations,
-        seat_for: WorkspaceFor,
+        workspace_for: WorkspaceFor,
         limits: TurnLimits,
     ) -> None:
         self._sessions = sessions
         self._clock = clock
         self._turn_store = turn_store
         self._conversations = conversations
-        self._workspace_for = seat_for
+        self._workspace_for = workspace_for
         self._limits = limits
 
     def provider_of(self, key: ConversationKey) -> str:
         return self._workspace_for(key).provider
 
     async def deliver(self, context: TurnContext) -> NotBegun | None:
-        """Let its session have the prompt; why none has it, else None."""
+        """Give the prompt to the session of its conversation; returns why that failed, else None."""
         key = context.turn.key
         workspace = self._workspace_for(key)
         try:
@@ -64,8 +64,8 @@ class PromptDelivery:
                 await context.save(stage=TurnStage.ASKING, provider=workspace.provider, session_id=session_id)
             answered = await self._send_or_start(context, workspace)
             if _cannot_continue(answered) and not context.turn.cut:
-                # Whatever the old conversation was, its user wants an answer.
-                log.warning("%s cannot go on with %s: it begins anew", key, context.turn.session_id)
+                # The old conversation is lost; its user still wants an answer.
+                log.warning("%s cannot resume %s: new conversation", key, context.turn.session_id)
                 await context.save(session_id="")
                 answered = await self._send_or_start(context, workspace)
         except DaemonAway as problem:
@@ -76,17 +76,15 @@ class PromptDelivery:
     async def replacement_of(self, key: ConversationKey, session_id: str) -> SessionId | None:
         """The session that a healer started as a replacement for this one."""
         name = self._workspace_for(key).name
-        heir = await self._sessions.find_by_name(name) if name else None
-        return None if heir == session_id else heir
+        replacement = await self._sessions.find_by_name(name) if name else None
+        return None if replacement == session_id else replacement
 
     async def _session_of(self, key: ConversationKey, workspace: Workspace) -> str:
-        """Its session, if that matches the current configuration. Another one is ended: it may have other
-        permissions.
-        """
+        """The session of a key, if it matches the configuration. Else it is ended: its permissions may differ."""
         known = self._conversations.get(key)
         if known is None or not known.session_id or known.held_as == workspace.fingerprint:
             return known.session_id if known is not None else ""
-        log.warning("%s begins anew: its provider, folder or permissions were changed", key)
+        log.warning("%s: new conversation, because its provider, folder or permissions changed", key)
         session_id = SessionId(known.session_id)
         try:
             await self._retry_while_away(lambda: self._sessions.stop(session_id, by_itself=True))
@@ -106,10 +104,10 @@ class PromptDelivery:
                 return answered
             # Its process is gone: evicted, lost while idle, or replaced by the healer.
             session_id = SessionId(turn.session_id)
-            heir = await self._retry_while_away(lambda: self.replacement_of(turn.key, session_id))
-            if heir is not None:
-                log.warning("%s goes on with %s: %s was given up", turn.key, heir, session_id)
-                return await self._send(replace(turn, session_id=heir))
+            replacement = await self._retry_while_away(lambda: self.replacement_of(turn.key, session_id))
+            if replacement is not None:
+                log.warning("%s continues with %s; %s was replaced", turn.key, replacement, session_id)
+                return await self._send(replace(turn, session_id=replacement))
             await self._retry_while_away(lambda: self._sessions.resume(session_id, workspace.environ))
             return await self._send(turn)
         except DaemonRefused as refused:
@@ -131,7 +129,7 @@ class PromptDelivery:
         if answered.outcome is ActionOutcome.DECLINED:
             return NotBegun(answered.words)
         if not session_id:
-            # A start without a known end, which left nothing to check.
+            # A start that named no session: there is nothing to check.
             return NotBegun(answered.words, is_sure=answered.outcome is not ActionOutcome.UNVERIFIED)
         if turn.cut is not StopScope.CONVERSATION:
             await self._conversations.assign_session(turn.key, workspace, session_id)
@@ -143,11 +141,11 @@ class PromptDelivery:
         return None
 
     async def _is_at_work(self, session_id: str) -> bool:
-        standing = await self._retry_while_away(lambda: self._sessions.summary(SessionId(session_id)))
-        return standing is not None and standing.state in AT_WORK
+        summary = await self._retry_while_away(lambda: self._sessions.summary(SessionId(session_id)))
+        return summary is not None and summary.state in AT_WORK
 
     async def _retry_while_away(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask a daemon that may be away for a while. Raises what it answers; and that it is away, in the end."""
+        """Ask a daemon that may be away for a while. Raises its refusals, and DaemonAway in the end."""
         until = self._clock.now().awake + self._limits.away
         while True:
             try:
@@ -155,7 +153,7 @@ class PromptDelivery:
             except DaemonAway as problem:
                 if self._clock.now().awake >= until:
                     raise
-                log.info("asked again in %g s: %s", self._limits.retry, problem)
+                log.info("retry in %g s: %s", self._limits.retry, problem)
                 await self._clock.sleep(self._limits.retry)
 
 

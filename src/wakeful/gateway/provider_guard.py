@@ -33,7 +33,7 @@ class ProviderGuard:
         return self._breakers.get(provider, Breaker()).at(self._clock.now().awake)
 
     def refusal(self, provider: str) -> str | None:
-        """Why nothing is asked of it now, for the user; None: go on, and say `passing`."""
+        """Why the provider is not asked now, for the user; None: go on, and call `begin_request`."""
         refused = self._auth.refusal(provider)
         if refused is not None:
             return refused
@@ -43,10 +43,10 @@ class ProviderGuard:
             return None
         wait_seconds = breaker.wait_seconds(now)
         when = f"in {format_length(wait_seconds)}" if wait_seconds > 0 else "in a moment"
-        return f"The agent failed several times in a row and is left alone for now. Please try again {when}."
+        return f"The agent failed several times in a row, so requests are on hold. Please try again {when}."
 
     def begin_request(self, provider: str) -> float:
-        """A prompt goes to it now; when that was."""
+        """A prompt goes to the provider now; returns the time for `end_request`."""
         now = self._clock.now().awake
         breaker = self.breaker(provider)
         # A turn that an earlier gateway asked for goes on, whatever the breaker says.
@@ -64,7 +64,10 @@ class ProviderGuard:
         stopped: bool = False,
         by_text: bool = False,
     ) -> None:
-        """How it went. A turn that its user stopped says nothing about its provider; `by_text`: only its answer says so."""
+        """Learn from the end of a request. A turn that its user stopped says nothing about its provider.
+
+        `by_text`: only the text of its answer shows the fault.
+        """
         outcome = Outcome.NEITHER if stopped else self._outcome(key, provider, fault)
         self._breakers[provider] = self.breaker(provider).after(outcome, self._clock.now().awake, since)
         if fault is not None and fault.pattern == AUTH_REQUIRED:
@@ -87,28 +90,28 @@ class ProviderGuard:
         return Outcome.FAILURE
 
 
-# What could not be delivered for this many changes was overtaken by newer ones.
+# Beyond this many undelivered alerts the oldest are outdated by newer ones, and dropped.
 PENDING_ALERTS_MAX: Final = 20
 
 log = logging.getLogger("wakeful.gateway.auth")
 
 NotifyOperator = Callable[[str, str], Awaitable[bool]]
-"""Tells the operator: how loud (critical, warning or info), and what. False: it did not arrive."""
+"""Sends the operator a text with its level (critical, warning or info). False: it did not arrive."""
 
 
 class AuthWatch:
-    """The modes of all providers. `refusal`, `failed` and `succeeded` are what turns ask and say."""
+    """The login modes of all providers. Implements `AuthGate` for turns."""
 
     def __init__(
         self,
         clock: Clock,
         logins: Sequence[ProviderLogin],
-        tell: NotifyOperator,
+        notify: NotifyOperator,
         watch_seconds: float = WATCH_SECONDS,
     ) -> None:
         self._clock = clock
         self._logins = {login.provider: login for login in logins}
-        self._notify = tell
+        self._notify = notify
         self._watch_seconds = watch_seconds
         self._modes = {provider: AuthMode(provider) for provider in self._logins}
         self._credentials = {provider: login.credentials() for provider, login in self._logins.items()}
@@ -139,7 +142,7 @@ class AuthWatch:
         await self._on_auth_event(provider, AuthEvent.TEXT_SUSPECTED)
 
     async def run(self) -> None:
-        """Look at once, then every minute and when a probe is due, until cancelled."""
+        """Check at once, then every minute and when a probe is due, until cancelled."""
         while True:
             began = self._clock.now().awake
             await self.check()
@@ -163,9 +166,9 @@ class AuthWatch:
         if mode.next_probe_at is None or mode.next_probe_at > now:
             return
         self._modes[login.provider] = mode.probing(now)
-        learnt = await login.probe()
-        log.info("a probe turn of %s: %s", login.provider, learnt)
-        await self._on_auth_event(login.provider, learnt)
+        event = await login.probe()
+        log.info("a probe turn of %s: %s", login.provider, event)
+        await self._on_auth_event(login.provider, event)
 
     async def _on_auth_event(self, provider: str, event: AuthEvent) -> None:
         now, before = self._clock.now().awake, self.mode(provider)
@@ -179,7 +182,7 @@ class AuthWatch:
             await self._send_pending()
 
     async def _send_pending(self) -> None:
-        """Tell what is owed, in order. Whatever does not arrive is tried again with the next look."""
+        """Send the pending alerts, in order. One that does not arrive is sent again by the next check."""
         # An alert that is being delivered is not repeated.
         async with self._send_lock:
             while self._pending_alerts:
@@ -189,7 +192,7 @@ class AuthWatch:
                 self._pending_alerts = [each for each in self._pending_alerts if each is not alert]
 
     async def _wait(self, until: float) -> None:
-        """Until the next look; sooner for a probe that is due, or a doubt that arises."""
+        """Wait for the next check; less for a probe that is due, or a doubt that arises."""
         probes = (mode.next_probe_at for mode in self._modes.values())
         due_at = min((each for each in probes if each is not None), default=until)
         await wait_for_event_or_deadline(self._clock, self._wake, min(until, due_at))

@@ -8,6 +8,7 @@ address.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -46,7 +47,7 @@ from wakeful.integrations.telegram import (
 from wakeful.linux.files import NotInside, read_inside
 
 UPDATE_KINDS: Final = ("message", "edited_message", "callback_query")
-# What a person can send instead of words. A message with none of them is Telegram's own: a pin, a new title, a move.
+# Kinds of messages without text. A message with neither is a service message: a pin, a new title, a move.
 _MEDIA: Final = frozenset(
     [
         "animation",
@@ -70,7 +71,7 @@ _MEDIA: Final = frozenset(
     ]
 )
 _FORWARDED: Final = ("forward_origin", "forward_date", "forward_from", "forward_sender_name")
-# Telegram promises 52 bits at most; what is kept has to be written as JSON.
+# Telegram promises 52 bits at most; stored numbers have to be exact in JSON.
 NUMBER_MAX: Final = 2**53
 _Number = Annotated[int, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
 
@@ -117,7 +118,7 @@ class _Press(Struct):
 
 
 def number_of(raw: Any) -> int | None:
-    """An update's number; None if it has none, and then it is no update."""
+    """The number of an update; None: it has none, and is no update."""
     number = raw.get("update_id") if isinstance(raw, dict) else None
     is_number = isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= NUMBER_MAX
     return number if is_number else None
@@ -157,7 +158,7 @@ def _parse_message(raw: Any, update_id: int, *, edited: bool) -> Update:
 
 def _parse_press(raw: Any, update_id: int, now_wall: float) -> Update:
     press = msgspec.convert(raw, _Press)
-    # Without one the button was under a message that is in no chat of the bot.
+    # Without a message, the button was under one that is in no chat of the bot.
     if press.message is None:
         return IgnoredUpdate(update_id)
     place, message_id = _place_of(press.message), press.message.message_id
@@ -173,13 +174,13 @@ def _parse_press(raw: Any, update_id: int, now_wall: float) -> Update:
 
 
 def _place_of(message: _Message) -> Place:
-    # In groups without topics this number only says which message a reply goes back to.
+    # In groups without topics this number only marks a thread of replies.
     thread_id = message.message_thread_id if message.is_topic_message else None
     return Place(message.chat.id, thread_id or None, message.chat.type == "private")
 
 
 def _parse_quote(replied: _RepliedMessage | None) -> Quoted | None:
-    """In a topic every message replies to the one that opened it, which says nothing."""
+    """The quoted text. In a topic every message replies to the one that opened it, which has no text."""
     text = (replied.text or replied.caption) if replied is not None else ""
     if replied is None or not text:
         return None
@@ -194,7 +195,7 @@ def _name(replied: _RepliedMessage) -> str:
 
 
 def _valid_text(text: str) -> str:
-    """JSON can hold half a character, and nothing that keeps text can."""
+    """The text without lone surrogates: JSON can hold them, and UTF-8 cannot."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -206,11 +207,11 @@ CALL_SECONDS_MAX: Final = 20.0
 # Fifty megabytes, Telegram's limit for a bot's files, over a line of a few Mbit/s.
 FILE_SECONDS_MAX: Final = 180.0
 FILE_BYTES_MAX: Final = 50 * 1024 * 1024
-# Telegram's limits for the words beside a file and above a press.
+# Telegram's limits for a caption and for the answer to a press.
 CAPTION_CHARS_MAX: Final = 1024
 NOTICE_CHARS_MAX: Final = 200
 FILE_NAME_CHARS_MAX: Final = 100
-# More than Telegram ever asked for; after that it is asked again.
+# More than Telegram ever asked for; after so long the message is sent again.
 FLOOD_SECONDS_MAX: Final = 3600.0
 _NOT_MODIFIED: Final = "not modified"
 _TEXTS: Final = frozenset({"text", "caption"})
@@ -225,32 +226,36 @@ class TelegramChat:
         self._token = token
         self._api = api
         self._clock = clock
-        # What the bot is called; empty until it was asked.
+        # The bot's name; empty until `me` was called.
         self.name = ""
         self._bot: Bot | None = None
         self._opening = asyncio.Lock()
 
     async def me(self) -> str:
         try:
-            said = await self._ask("getMe", {}, CALL_SECONDS_MAX)
+            answer = await self._ask("getMe", {}, CALL_SECONDS_MAX)
         except _Failure as failure:
             raise _startup_error(failure.problem) from None
-        name = said.get("username") if isinstance(said, dict) else None
+        name = answer.get("username") if isinstance(answer, dict) else None
         self.name = plain(str(name or ""))
         return self.name or "a bot without a name"
 
     async def updates(self, after: int, wait_seconds: float) -> Sequence[Update]:
-        asked = {"offset": after + 1, "timeout": int(wait_seconds), "allowed_updates": list(UPDATE_KINDS)}
+        parameters = {
+            "offset": after + 1,
+            "timeout": int(wait_seconds),
+            "allowed_updates": list(UPDATE_KINDS),
+        }
         try:
-            said = await self._ask("getUpdates", asked, wait_seconds + CALL_SECONDS_MAX)
+            answer = await self._ask("getUpdates", parameters, wait_seconds + CALL_SECONDS_MAX)
         except _Failure as failure:
             raise _startup_error(failure.problem) from None
         now_wall = self._clock.now().wall
-        raws = said if isinstance(said, list) else [said]
+        raws = answer if isinstance(answer, list) else [answer]
         numbered = [(number, raw) for raw in raws if (number := number_of(raw)) is not None]
         if raws and not numbered:
             raise ChatFailed(reason="updates without numbers")
-        return [read_update(raw, number, now_wall) for number, raw in sorted(numbered, key=_number)]
+        return [read_update(raw, number, now_wall) for number, raw in sorted(numbered, key=itemgetter(0))]
 
     async def send(
         self, place: Place, text: str, *, buttons: Buttons = (), reply_to: int | None = None
@@ -261,9 +266,9 @@ class TelegramChat:
         )
 
     async def edit(self, place: Place, message_id: int, text: str, *, buttons: Buttons = ()) -> None:
-        given = {"chat_id": place.chat_id, "message_id": message_id} | _text_parameters(text, buttons)
+        parameters = {"chat_id": place.chat_id, "message_id": message_id} | _text_parameters(text, buttons)
         try:
-            await self.call("editMessageText", given)
+            await self.call("editMessageText", parameters)
         except ChatRefused as refusal:
             if _NOT_MODIFIED not in str(refusal):
                 raise
@@ -277,9 +282,9 @@ class TelegramChat:
     async def send_file(
         self, place: Place, path: Path, caption: str = "", *, within: Path | None = None
     ) -> int:
-        folder, wanted = (path.parent, Path(path.name)) if within is None else (within, path)
+        folder, inside = (path.parent, Path(path.name)) if within is None else (within, path)
         try:
-            content = await asyncio.to_thread(read_inside, folder, wanted, bytes_max=FILE_BYTES_MAX)
+            content = await asyncio.to_thread(read_inside, folder, inside, bytes_max=FILE_BYTES_MAX)
         except NotInside as problem:
             raise ChatRefused(reason=str(problem.facts["reason"])) from None
         return await self._document(place, plain(path.name, FILE_NAME_CHARS_MAX) or "file", content, caption)
@@ -291,8 +296,8 @@ class TelegramChat:
         return await self._document(place, name, content)
 
     async def answer_press(self, press_id: str, words: str = "") -> None:
-        given = {"callback_query_id": press_id, "text": words[:NOTICE_CHARS_MAX] or None}
-        await self.call("answerCallbackQuery", given)
+        notice = words[:NOTICE_CHARS_MAX] or None
+        await self.call("answerCallbackQuery", {"callback_query_id": press_id, "text": notice})
 
     async def call(self, method: str, parameters: Mapping[str, Any]) -> Any:
         return await self._call(method, parameters, CALL_SECONDS_MAX)
@@ -302,23 +307,23 @@ class TelegramChat:
             await close_bot(self._bot)
 
     async def _message(
-        self, method: str, place: Place, given: Mapping[str, Any], seconds_max: float = CALL_SECONDS_MAX
+        self, method: str, place: Place, parameters: dict[str, Any], seconds_max: float = CALL_SECONDS_MAX
     ) -> int:
-        """Let a new message appear; its number."""
-        said = await self._call(method, _place_parameters(place) | dict(given), seconds_max)
-        number = said.get("message_id") if isinstance(said, dict) else None
+        """Send a new message; returns its number."""
+        answer = await self._call(method, _place_parameters(place) | parameters, seconds_max)
+        number = answer.get("message_id") if isinstance(answer, dict) else None
         if not isinstance(number, int):
             raise ChatFailed(reason="an answer we do not understand: a message without a number")
         return number
 
     async def _document(self, place: Place, name: str, content: bytes, caption: str = "") -> int:
-        from telegram import InputFile  # noqa: PLC0415 - a third of a second, only for those who send files
+        from telegram import InputFile  # noqa: PLC0415 - a third of a second, needed for files only
 
-        given = {
+        parameters = {
             "document": InputFile(content, filename=name),
             "caption": caption[:CAPTION_CHARS_MAX] or None,
         }
-        return await self._message("sendDocument", place, given, FILE_SECONDS_MAX)
+        return await self._message("sendDocument", place, parameters, FILE_SECONDS_MAX)
 
     async def _call(self, method: str, parameters: Mapping[str, Any], seconds_max: float) -> Any:
         try:
@@ -339,11 +344,11 @@ class TelegramChat:
             raise _Failure(
                 TelegramFailure(TelegramFailureKind.DOUBT, f"no answer within {seconds_max:g} s")
             ) from None
-        except Exception as problem:  # noqa: BLE001 - an answer nobody foresaw must not end the gateway
+        except Exception as problem:  # noqa: BLE001 - an unforeseen answer must not end the gateway
             raise _Failure(classify_failure(problem, self._token)) from None
 
     def _without_token(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The token gives control of the bot: it never leaves in a text, in any parameter."""
+        """The parameters without the token, which gives control of the bot: no text may contain it."""
         return {
             name: value.replace(self._token, "[bot token]") if isinstance(value, str) else value
             for name, value in parameters.items()
@@ -404,11 +409,7 @@ def _place_parameters(place: Place) -> dict[str, Any]:
 
 
 def _text_parameters(text: str, buttons: Buttons) -> dict[str, Any]:
-    """Links are not to be fetched by Telegram's servers."""
+    """Text and buttons, without a preview: Telegram's servers fetch no links."""
     rows = [[{"text": each.label, "callback_data": each.choice} for each in row] for row in buttons]
     keyboard = {"inline_keyboard": rows} if rows else None
     return {"text": text, "link_preview_options": {"is_disabled": True}, "reply_markup": keyboard}
-
-
-def _number(numbered: tuple[int, Any]) -> int:
-    return numbered[0]

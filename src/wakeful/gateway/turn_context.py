@@ -16,26 +16,26 @@ from wakeful.gateway.rules.turn import Turn, TurnStage
 from wakeful.gateway.turn_store import TurnStore
 
 WorkspaceFor = Callable[[ConversationKey], Workspace]
-"""Where a conversation is held: provider, folder, flags and environment, as it is configured now."""
+"""The provider, folder, flags and environment of a conversation, as they are configured now."""
 
 SavePart = Callable[[int, int], Awaitable[None]]
-"""Keeps that the part of this number, from 0, is the message of that number."""
+"""Stores which message shows this part of the answer; parts are numbered from 0."""
 
 
 class TurnLimits(Struct, frozen=True):
-    """In seconds. `turn`: how long a turn may have no event; `question`: how long one waits for its answer."""
+    """In seconds. `turn`: how long a turn may have no event; `question`: how long a question may be open."""
 
     turn: float = 600.0
     question: float = 600.0
     # How long a turn that another party interrupted may stay so before it counts as over.
     cut_short: float = 60.0
-    # How long a process that ended inside it may be missed: the healer takes two minutes at most to see one back.
+    # How long a turn waits after its process ended: the healer takes two minutes at most to bring one back.
     gone: float = 180.0
-    # One proposal of a kind for a key within this time.
+    # One proposal to revive for each key within this time.
     proposal_cooldown: float = 300.0
     # A daemon that is away is asked again after this.
     retry: float = 2.0
-    # And no longer than this for one turn.
+    # For no longer than this in one turn.
     away: float = 600.0
 
 
@@ -56,43 +56,41 @@ class AuthGate(Protocol):
 
 
 class AnswerMessages(Protocol):
-    """The messages of one answer. Each says it until it is there; ChatRefused where that will never be."""
+    """The messages of one answer. Each call retries until it is shown; ChatRefused if the chat will not have it."""
 
     async def send_placeholder(self, reply_to: int | None = None) -> int:
-        """Let the placeholder appear, unless it is there."""
+        """Send the placeholder, unless it is there; returns the number of its message."""
 
     def grow(self, text: str) -> None:
-        """The whole answer so far. Does not wait until it is shown."""
+        """Take the whole answer so far. Does not wait until it is shown."""
 
     def writing(self) -> AbstractAsyncContextManager[None]:
-        """While inside, it is shown that an answer is being written, and the answer as it grows."""
+        """While inside, the chat shows the typing sign and the growing answer."""
 
     async def finish(self, text: str, buttons: Buttons = ()) -> None:
-        """Let the final text be there, once, however often this is called with it."""
+        """Show the final text, once, however often this is called with it."""
 
 
 class AnswerFactory(Protocol):
     def answer_for(
-        self, place: Place, keep: SavePart, parts: Mapping[int, int] | None = None
+        self, place: Place, save_part: SavePart, parts: Mapping[int, int] | None = None
     ) -> AnswerMessages:
         """The answer to one turn. `parts`: its messages, if it was begun before."""
 
 
 class AnswerFinishing(Protocol):
-    """What an answer asks of the gateway itself, and what is offered under it."""
-
     async def carry_out(self, turn: Turn) -> tuple[str, Buttons]:
-        """Do what the text asks for, each thing once however often this is called; what is left to be shown."""
+        """Carry out the tags of the answer, each once however often this is called; returns what is to be shown."""
 
 
 class TurnObserver(Protocol):
-    """Told how every turn ended, for analytics and self-heal. A turn that was merely refused or stopped has no fault."""
+    """Gets the end of every turn. A turn that was only refused or stopped has no fault."""
 
     async def on_turn_end(self, turn: Turn, fault: Fault | None, seconds: float) -> None: ...
 
 
 class TurnContext:
-    """`turn` is as it was kept last, or is being kept now."""
+    """`turn` is the newest state: stored, or being stored now."""
 
     def __init__(self, turn: Turn, turn_store: TurnStore, answers: AnswerFactory) -> None:
         self.turn = turn
@@ -100,20 +98,16 @@ class TurnContext:
         self.answer = answers.answer_for(turn.place, self._save_part, turn.parts)
 
     async def save(self, **changes: Any) -> None:
-        """Change it, durably."""
+        """Change the turn, durably."""
         # In memory first: a change while the store is busy starts from the newest value.
         self.turn = replace(self.turn, **changes)
         await self._turn_store.save(self.turn)
 
-    async def send_placeholder(self) -> None:
-        """A placeholder, and its number kept."""
-        await self.answer.send_placeholder(self.turn.message_id)
-
     async def save_answer(self, text: str, fault: str, spent: Spent = NO_COST, withheld: str = "") -> None:
         """Store the text to send, and what is withheld, before it is sent."""
         tokens = (spent.input_tokens, spent.output_tokens)
-        kept = {"text": text, "fault": fault, "withheld": withheld}
-        await self.save(stage=TurnStage.ANSWERING, **kept, cost_usd=spent.cost_usd, tokens=tokens)
+        answer = {"text": text, "fault": fault, "withheld": withheld}
+        await self.save(stage=TurnStage.ANSWERING, **answer, cost_usd=spent.cost_usd, tokens=tokens)
 
     async def _save_part(self, number: int, message_id: int) -> None:
         fault_point("turn.sent")

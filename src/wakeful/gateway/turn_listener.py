@@ -48,11 +48,11 @@ from wakeful.gateway.turn_context import TurnLimits
 from wakeful.storage.base import ActionOutcome
 
 STOPPED_TEXT: Final = "Stopped."
-NOT_BEGUN_TEXT: Final = "The agent could not be asked. Please try again in a moment."
+NOT_BEGUN_TEXT: Final = "Your message did not reach the agent. Please try again in a moment."
 UNSURE_TEXT: Final = (
-    "I do not know whether the agent got this message. Please look at what is done before you send it again."
+    "It is unknown whether the agent got this message. Please check the result before you send it again."
 )
-LOST_TEXT: Final = "This message was lost while I was restarted. Please send it again."
+LOST_TEXT: Final = "This message was lost during a restart. Please send it again."
 # Conversations whose last answers are remembered: more than ever have a session at once.
 KEYS_MAX: Final = 200
 _FINISHES: Final = {"end_turn": Finish.COMPLETE, "max_tokens": Finish.CUT_SHORT}
@@ -61,7 +61,7 @@ log = logging.getLogger("wakeful.gateway")
 
 
 class TurnStopped(Struct, frozen=True):
-    """Its user stopped it, or another party interrupted it and it did not continue. `text`: its text until then."""
+    """Its user stopped it, or another party interrupted it and it did not go on. `text`: its text until then."""
 
     text: str
 
@@ -96,12 +96,15 @@ class AnswerJudge:
         return fault, user_words(fault)
 
     def forget(self, key: ConversationKey) -> None:
-        """Another conversation begins there."""
+        """Forget the answers of a conversation that is over."""
         self._recent.pop(key, None)
 
     def _rejection(self, turn: Turn, end: Ended) -> Fault | None:
         recent = self._recent.pop(turn.key, Recent())
-        self._remember(turn.key, recent.after(turn.prompt, end.text))
+        self._recent[turn.key] = recent.after(turn.prompt, end.text)
+        if len(self._recent) > KEYS_MAX:
+            # A dict keeps its order: the first key is the one that was silent longest.
+            del self._recent[next(iter(self._recent))]
         tier = auth_tier(end.text)
         if tier is AuthTier.SURE:
             return Fault(Category.UNKNOWN, AUTH_REQUIRED)
@@ -114,25 +117,16 @@ class AnswerJudge:
         # An error about credentials: a restart does not help.
         return fault if fault is None or tier is None else Fault(fault.category, AUTH_REQUIRED)
 
-    def _remember(self, key: ConversationKey, recent: Recent) -> None:
-        """A dict keeps its order: the conversation that was silent longest is forgotten first."""
-        self._recent[key] = recent
-        if len(self._recent) > KEYS_MAX:
-            del self._recent[next(iter(self._recent))]
-
 
 def _partial_answer(text: str) -> str:
-    """What is left of an answer that was cut short: what it asked for is not done, and a client's complaint not shown."""
+    """An interrupted answer without its tags, which are not carried out; empty if it is a client's login error."""
     return "" if auth_tier(text) is not None else shown_so_far(text)
 
 
-# An interrupted client says so within 10 s, or does not.
+# An interrupted client reports that within 10 s, or never.
 STOP_SECONDS_MAX: Final = 15.0
-# A refused prompt is in the file already, if it is there at all.
+# If a doubtful prompt is in the client's log at all, it is there by now.
 DOUBT_SECONDS_MAX: Final = 5.0
-
-
-Grow = Callable[[str], None]
 
 
 class TurnListener:
@@ -147,7 +141,7 @@ class TurnListener:
         clock: Clock,
         questions: ChatQuestions,
         limits: TurnLimits,
-        grow: Grow,
+        grow: Callable[[str], None],
         may_propose: Callable[[], bool],
     ) -> None:
         self._turn = turn
@@ -166,61 +160,61 @@ class TurnListener:
         self._stopped_at: float | None = None
 
     def stop(self) -> None:
-        """Its user wants no more of it."""
+        """The user stopped the turn."""
         self._stopped_at = self._clock.now().awake
         self._wake.set()
 
     async def listen(self) -> TurnEnd:
-        """How the turn ended."""
-        hearing = asyncio.ensure_future(self._read_events())
+        """Follow the turn to its end, and return that."""
+        events = asyncio.ensure_future(self._read_events())
         limit = asyncio.ensure_future(self._wait_for_limit())
         try:
-            await asyncio.wait({hearing, limit}, return_when=asyncio.FIRST_COMPLETED)
-            end = hearing.result() if hearing.done() else limit.result()
+            await asyncio.wait({events, limit}, return_when=asyncio.FIRST_COMPLETED)
+            end = events.result() if events.done() else limit.result()
         finally:
-            hearing.cancel()
+            events.cancel()
             limit.cancel()
-            await asyncio.gather(hearing, limit, return_exceptions=True)
-        # Only now: if this process ends, its questions stay open for the next one.
+            await asyncio.gather(events, limit, return_exceptions=True)
+        # Only now: if the gateway ends before, the questions stay open for the next one.
         await self._questions.on_turn_end(self.session_id)
         return end
 
     async def _read_events(self) -> TurnEnd:
-        said = self._sessions.stream_turn(self._turn.provider, self.session_id, self._key, self._turn.epoch)
-        async with aclosing(said) as stream:  # type: ignore[type-var]
-            async for heard in stream:
-                self.last_event_at, self._last_event = self._clock.now().awake, heard
+        events = self._sessions.stream_turn(self._turn.provider, self.session_id, self._key, self._turn.epoch)
+        async with aclosing(events) as stream:  # type: ignore[type-var]
+            async for event in stream:
+                self.last_event_at, self._last_event = self._clock.now().awake, event
                 self._wake.set()
-                await self._on_event(heard)
-                if isinstance(heard, Ended) and not heard.interrupted:
-                    return heard
-                if isinstance(heard, Ended | Gone | PromptUnread) and self._stopped_at is not None:
+                await self._on_event(event)
+                if isinstance(event, Ended) and not event.interrupted:
+                    return event
+                if isinstance(event, Ended | Gone | PromptUnread) and self._stopped_at is not None:
                     return TurnStopped(self._text)
-                if isinstance(heard, PromptUnread):
-                    # A client may take a message into the turn that runs without a word about it.
-                    return NotBegun("its process ended at work on something else", is_sure=False)
-        return Gone("nothing more is to be heard of it")
+                if isinstance(event, PromptUnread):
+                    # A client may take a message into the running turn without reporting it.
+                    return NotBegun("its process ended during other work", is_sure=False)
+        return Gone("its events ended")
 
-    async def _on_event(self, heard: TurnEvent) -> None:
-        match heard:
+    async def _on_event(self, event: TurnEvent) -> None:
+        match event:
             case PromptTaken():
                 self._text = ""
             case AnswerText(text):
                 self._text += text
-                # A client's complaint about its login is not for the chat, not even while it is being written.
+                # A client's login error is never shown in the chat, not even while it is being written.
                 if auth_tier(self._text) is None:
                     self._grow(without_trace(self._text))
             case PermissionAsked():
-                await self._questions.ask(self._turn.place, self.session_id, heard, self._turn.user_id)
+                await self._questions.ask(self._turn.place, self.session_id, event, self._turn.user_id)
             case PermissionClosed(question_id):
                 await self._questions.on_answered(self.session_id, question_id)
             case Gone():
-                log.warning("%s ended inside a turn: %s", self.session_id, heard.last_words)
+                log.warning("%s ended inside a turn: %s", self.session_id, event.last_words)
             case _:
                 pass
 
     async def _wait_for_limit(self) -> TurnEnd:
-        """Returns when nothing more is waited for."""
+        """Wait until the turn is over by its limits, and return its end."""
         while (until := self._deadline()) > self._clock.now().awake:
             self._wake.clear()
             await wait_for_event_or_deadline(self._clock, self._wake, until)
@@ -244,17 +238,17 @@ class TurnListener:
             return self.last_event_at + self._limits.gone
         if isinstance(self._last_event, Ended):
             return self.last_event_at + self._limits.cut_short
-        asked = self._limits.question if self._questions.is_open(self.session_id) else 0.0
-        return self.last_event_at + self._limits.turn + asked
+        question_seconds = self._limits.question if self._questions.is_open(self.session_id) else 0.0
+        return self.last_event_at + self._limits.turn + question_seconds
 
     async def _propose_revival(self) -> bool:
-        """Propose to bring it back; the one gate decides. Whether that is worth waiting for."""
+        """Propose to revive the session; the daemon decides. Returns whether the turn waits for it."""
         if not self._may_propose():
             return False
         try:
             answered = await self._sessions.revive(self.session_id)
         except WakefulError as problem:
-            log.warning("%s is silent and could not be revived: %s", self.session_id, problem)
+            log.warning("%s is silent and could not be resumed: %s", self.session_id, problem)
             return False
-        log.warning("%s is silent; revival: %s (%s)", self.session_id, answered.outcome, answered.words)
+        log.warning("%s is silent; resume: %s (%s)", self.session_id, answered.outcome, answered.words)
         return answered.outcome is ActionOutcome.CONFIRMED

@@ -28,14 +28,16 @@ from wakeful.gateway.turn_listener import STOPPED_TEXT
 from wakeful.gateway.turn_runner import STOPPED, TurnRunner
 from wakeful.gateway.turn_store import Conversations, TurnStore
 
-# What is thrown away after a day is looked for this often.
+# How often turns older than a day are dropped.
 DROP_SECONDS: Final = 3600.0
 # How soon after the end of a pause idle sessions are ended.
 PAUSE_CHECK_SECONDS: Final = 10.0
-# A turn that a full disk or a bug interrupted. After a bug only the next start tries again.
+# Wait before a turn that a full disk or a bug interrupted runs again. After TRIES_MAX retries of a bug only the next
+# start tries again.
 RETRY_SECONDS: Final = 30.0
 TRIES_MAX: Final = 5
-# The gateway waits for a missing daemon as long as a turn does (TurnLimits); users of the place wait, too.
+# How often, and for how long, ending a session is tried again. The next user of its place waits for that, so it lasts
+# no longer than a turn waits for a missing daemon (TurnLimits.away).
 END_RETRY_SECONDS: Final = 2.0
 AWAY_SECONDS_MAX: Final = 600.0
 
@@ -43,7 +45,7 @@ log = logging.getLogger("wakeful.gateway")
 
 
 class _EndingSession:
-    """A session that is being ended. A person who asked for that waits for the first try only."""
+    """A session that is being ended. The person who asked for that waits for the first try only."""
 
     def __init__(self) -> None:
         self.first_try = asyncio.Event()
@@ -61,7 +63,7 @@ class TurnQueue:
         turn_store: TurnStore,
         conversations: Conversations,
         questions: ChatQuestions,
-        course: TurnRunner,
+        runner: TurnRunner,
         sessions: SessionsApi,
         is_paused: Callable[[], Awaitable[bool]],
     ) -> None:
@@ -70,7 +72,7 @@ class TurnQueue:
         self._turn_store = turn_store
         self._conversations = conversations
         self._questions = questions
-        self._runner = course
+        self._runner = runner
         self._sessions = sessions
         self._is_paused = is_paused
         self._wake = asyncio.Event()
@@ -78,11 +80,11 @@ class TurnQueue:
         # Sessions that are being ended, by their conversations.
         self._ending_sessions: dict[ConversationKey, _EndingSession] = {}
         self._restored_ids: set[int] = set()
-        # Pressed buttons that an earlier gateway did not see to; the intake does.
+        # Presses that an earlier gateway stored and did not handle; the intake does.
         self.presses: list[Turn] = []
 
     async def restore(self) -> int:
-        """Go on where an earlier gateway stopped; how many turns of it were open."""
+        """Continue where an earlier gateway stopped; returns how many turns were open."""
         await self._conversations.restore()
         await self._questions.restore()
         now = self._clock.now().awake
@@ -104,18 +106,17 @@ class TurnQueue:
         return queued
 
     def session_of(self, key: ConversationKey) -> str:
-        """Its session, empty if it has none; also the one that its first turn has just begun."""
+        """The session of a key, also the one that its first turn has just started; empty if it has none."""
         return self.pool.session_of(key) or self._runner.session_of(key)
 
     def sessions(self) -> dict[str, ConversationKey]:
-        """The sessions of the pool, and whose each is."""
+        """The keys of the pool, by their sessions."""
         keys = self.pool.keys()
-        held = {self.session_of(key): key for key in keys}
-        return {session_id: key for session_id, key in held.items() if session_id}
+        return {session_id: key for key in keys if (session_id := self.session_of(key))}
 
     async def run(self) -> None:
-        """Work until cancelled; what is cut off goes on with the next gateway."""
-        dropping_at = self._clock.now().awake
+        """Run turns until cancelled; those that this interrupts go on with the next gateway."""
+        drop_at = self._clock.now().awake
         try:
             while True:
                 self._wake.clear()
@@ -126,14 +127,14 @@ class TurnQueue:
                     self._end_session(evicted)
                 while (following := self.pool.next(now)) is not None:
                     self._begin(following)
-                if now >= dropping_at:
-                    dropping_at = now + DROP_SECONDS
+                if now >= drop_at:
+                    drop_at = now + DROP_SECONDS
                     await self._drop_old()
                 check_at = now + PAUSE_CHECK_SECONDS if paused else self.pool.next_check_at
-                until = min(dropping_at, check_at or dropping_at)
+                until = min(drop_at, check_at or drop_at)
                 await wait_for_event_or_deadline(self._clock, self._wake, until)
         except asyncio.CancelledError:
-            # Whatever else ends this loop, the turns that run go on, and so does the next run of it.
+            # Only a cancellation ends the turns: after any other end they go on, and `run` is called again.
             self._questions.close()
             for task in self._tasks:
                 task.cancel()
@@ -141,13 +142,13 @@ class TurnQueue:
             raise
 
     async def stop(self, key: ConversationKey, cut: StopScope = StopScope.TURN) -> str:
-        """/stop: the turn that runs is cut short, what waits behind it is not done. What to say."""
+        """/stop: interrupt the running turn and drop those that wait; returns the reply."""
         evicted = self.pool.evict(key, EvictionReason.STOP, self._clock.now().awake)
         dropped = evicted.dropped if evicted is not None else ()
         if evicted is not None and evicted.session_id:
             # Only its turn ends: the session stays, unless it is being ended anyway.
-            is_leaving = key in self._ending_sessions
-            self.pool.hold(key, evicted.session_id, self._clock.now().awake, is_leaving=is_leaving)
+            is_ending = key in self._ending_sessions
+            self.pool.hold(key, evicted.session_id, self._clock.now().awake, is_leaving=is_ending)
         await self._drop(dropped)
         running = self.pool.is_busy(key)
         if running:
@@ -155,32 +156,32 @@ class TurnQueue:
         return STOPPED_TEXT if running or dropped else "Nothing is running."
 
     async def stop_all(self) -> int:
-        """End every session, what runs and waits in it included; conversations go on with their next message. How many."""
+        """End every session with its running and waiting turns; returns how many. The next message resumes each."""
         sessions = {key: self.session_of(key) for key in self.pool.keys()}  # noqa: SIM118 - it is no dict
         for evicted in self.pool.evict_all(EvictionReason.STOP_ALL, self._clock.now().awake):
             await self._drop(evicted.dropped)
         for key in sessions:
             if self.pool.is_busy(key):
                 await self._runner.stop(key)
-        leaving = [
+        ending = [
             self._end_session(Evicted[Turn](key, session_id, EvictionReason.STOP_ALL))
             for key, session_id in sessions.items()
             if session_id
         ]
-        await asyncio.gather(*(each.first_try.wait() for each in leaving))
-        return len(leaving)
+        await asyncio.gather(*(each.first_try.wait() for each in ending))
+        return len(ending)
 
     async def start_new_conversation(self, key: ConversationKey) -> str:
-        """/new: the conversation is over, and the next message begins another one. What to say."""
+        """/new: end the conversation, so that the next message begins another one; returns the reply."""
         await self.stop(key, StopScope.CONVERSATION)
         evicted = self.pool.evict(key, EvictionReason.STOP, self._clock.now().awake)
         await self._forget(key, evicted.session_id if evicted is not None else "")
-        return "A new conversation begins with your next message."
+        return "Your next message starts a new conversation."
 
     async def restart(self, key: ConversationKey, *, even_busy: bool = False) -> bool:
-        """End the session of a key, whose conversation its next message resumes. False: it has none, or is at work.
+        """End the session of a key; its next message resumes the conversation. False: it has none, or is busy.
 
-        `even_busy`: in the middle of a turn too, which goes on in the process that is started then.
+        `even_busy`: also in the middle of a turn, which goes on in a new process.
         """
         if self.pool.is_busy(key):
             return even_busy and await self._runner.replace_process(key)
@@ -191,7 +192,7 @@ class TurnQueue:
         return True
 
     async def restart_all(self) -> int:
-        """The same for every key, at work or not; how many. One that cannot be is left, and the others are not."""
+        """Restart every key, busy or not; returns how many. One that fails does not stop the others."""
         keys = self.pool.keys()
         return sum([await self._try_restart(key) for key in keys])
 
@@ -203,16 +204,16 @@ class TurnQueue:
             return False
 
     async def adopt_replacements(self) -> None:
-        """Give replacements that a healer started between messages the places of the sessions they replaced."""
+        """Put sessions that the healer started between messages into the places of those they replace."""
         keys = self.pool.keys()
         for key in keys:
             session_id = self.pool.session_of(key)
-            heir = await self._replacement_of(key, session_id) if session_id else None
+            replacement = await self._replacement_of(key, session_id) if session_id else None
             # A message may have arrived meanwhile.
-            if heir is None or self.pool.is_busy(key) or self.pool.session_of(key) != session_id:
+            if replacement is None or self.pool.is_busy(key) or self.pool.session_of(key) != session_id:
                 continue
-            log.warning("%s goes on with %s: %s was given up", key, heir, session_id)
-            await self._conversations.replace_session(key, heir)
+            log.warning("%s continues with %s; %s was replaced", key, replacement, session_id)
+            await self._conversations.replace_session(key, replacement)
             self._assign_session(key)
 
     async def _replacement_of(self, key: ConversationKey, session_id: str) -> SessionId | None:
@@ -228,26 +229,24 @@ class TurnQueue:
         return frozenset(key for key in keys if self._runner.is_active_within(key, seconds))
 
     def _begin(self, following: Next[Turn]) -> None:
-        """Before any other turn: a stop from now on finds it."""
+        """Start a turn. A stop finds it from now on, also while it waits for sessions that end."""
         before = [self._ending_sessions[following.key].task] if following.key in self._ending_sessions else []
         if following.evicted is not None:
             before.append(self._end_session(following.evicted).task)
         self._spawn(self._run_turn(following.key, self._runner.begin(following.item), before))
 
     def _end_session(self, evicted: Evicted[Turn]) -> _EndingSession:
-        """End a session while others continue; only its own conversation waits for that, and the next user of
-        its place.
-        """
+        """End a session in the background. Only its own conversation and the next user of its place wait for it."""
         if evicted.key in self._ending_sessions:
             return self._ending_sessions[evicted.key]
-        leaving = self._ending_sessions[evicted.key] = _EndingSession()
-        leaving.task = self._spawn(self._stop_evicted(evicted, leaving.first_try))
-        leaving.task.add_done_callback(lambda _: self._on_session_ended(evicted.key, leaving))
-        return leaving
+        ending = self._ending_sessions[evicted.key] = _EndingSession()
+        ending.task = self._spawn(self._stop_evicted(evicted, ending.first_try))
+        ending.task.add_done_callback(lambda _: self._on_session_ended(evicted.key, ending))
+        return ending
 
-    def _on_session_ended(self, key: ConversationKey, leaving: _EndingSession) -> None:
+    def _on_session_ended(self, key: ConversationKey, ending: _EndingSession) -> None:
         self._ending_sessions.pop(key, None)
-        leaving.first_try.set()
+        ending.first_try.set()
         # The next waiting conversation may have the place.
         self._wake.set()
 
@@ -266,20 +265,20 @@ class TurnQueue:
             self._wake.set()
 
     async def _run_with_retries(self, context: TurnContext) -> None:
-        """What is left in its middle goes on where it was kept last; nothing of its conversation goes before it."""
+        """Run a turn; after a failure it goes on from its stored state. Its conversation waits for it."""
         turn = context.turn
         for tries in count(1):
             try:
                 if tries > 1:
                     context = self._runner.begin(await self._turn_store.reread(turn))
-                found = tries > 1 or turn.update_id in self._restored_ids
+                is_begun = tries > 1 or turn.update_id in self._restored_ids
                 if not context.turn.is_over:
-                    await self._runner.run(context, self._forget, found=found)
+                    await self._runner.run(context, self._forget, is_begun=is_begun)
             except (WorldError, DaemonRefused) as problem:
                 log.warning("turn %d of %s waits: %s", turn.update_id, turn.key, problem)
             except Exception:
                 # A bug in one turn must not block the others.
-                log.exception("turn %d of %s was left in its middle", turn.update_id, turn.key)
+                log.exception("turn %d of %s stopped with an error", turn.update_id, turn.key)
                 if tries > TRIES_MAX:
                     return
             else:
@@ -296,7 +295,7 @@ class TurnQueue:
         try:
             await self._turn_store.drop_old()
         except WorldError as problem:
-            log.warning("old turns are kept for now: %s", problem)
+            log.warning("old turns not deleted yet: %s", problem)
 
     async def _drop(self, turns: Sequence[Turn]) -> None:
         for turn in turns:
@@ -307,7 +306,7 @@ class TurnQueue:
         if conversation is not None and conversation.seated and conversation.session_id:
             self.pool.hold(key, conversation.session_id, self._clock.now().awake)
 
-    async def _stop_evicted(self, evicted: Evicted[Turn], tried: asyncio.Event) -> None:
+    async def _stop_evicted(self, evicted: Evicted[Turn], first_try: asyncio.Event) -> None:
         """End a session that left the pool, also when the daemon is away for a while. Its conversation stays."""
         log.info(
             "session evicted conversationKey=%s sessionId=%s evictionReason=%s",
@@ -317,12 +316,12 @@ class TurnQueue:
         )
         until = self._clock.now().awake + AWAY_SECONDS_MAX
         while not await self._try_stop(evicted):
-            # What was not ended still runs: it has its place in the pool, and is counted.
+            # A session that was not ended still runs: it keeps its place in the pool, and counts.
             now = self._clock.now().awake
             self.pool.hold(evicted.key, evicted.session_id, now, is_leaving=now < until)
             if now >= until:
                 return
-            tried.set()
+            first_try.set()
             await self._clock.sleep_until(now + END_RETRY_SECONDS)
         if self.pool.session_of(evicted.key) == evicted.session_id:
             self.pool.evict(evicted.key, EvictionReason.RESTART, self._clock.now().awake)
@@ -330,9 +329,9 @@ class TurnQueue:
     async def _try_stop(self, evicted: Evicted[Turn]) -> bool:
         try:
             if evicted.session_id:
-                heir = await self._replacement_of(evicted.key, evicted.session_id)
-                leaving = heir or SessionId(evicted.session_id)
-                await self._sessions.stop(leaving, by_itself=evicted.reason not in STOPS)
+                replacement = await self._replacement_of(evicted.key, evicted.session_id)
+                session_id = replacement or SessionId(evicted.session_id)
+                await self._sessions.stop(session_id, by_itself=evicted.reason not in STOPS)
             await self._conversations.release_session(evicted.key)
         except DaemonRefused as refused:
             log.warning("%s could not be ended: %s", evicted.session_id, refused)

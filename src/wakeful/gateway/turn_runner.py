@@ -49,7 +49,7 @@ REFUSED: Final = "refused"
 STOPPED: Final = "stopped"
 
 OnConversationEnd = Callable[[ConversationKey, str], Awaitable[None]]
-"""Ends the conversation of this key, and the session it was held with, if there was one."""
+"""Ends the conversation of this key, and its session, if it has one."""
 
 
 class TurnChecks(Struct, frozen=True):
@@ -68,7 +68,7 @@ class TurnOutput(Struct, frozen=True):
 
 
 class TurnRunner:
-    """Takes turns to their end, any number at once, one of each conversation."""
+    """Runs turns to their end, any number at once, one of each conversation."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class TurnRunner:
         clock: Clock,
         sessions: SessionsApi,
         turn_store: TurnStore,
-        asking: PromptDelivery,
+        prompt_delivery: PromptDelivery,
         questions: ChatQuestions,
         checks: TurnChecks,
         output: TurnOutput,
@@ -85,7 +85,7 @@ class TurnRunner:
         self._clock = clock
         self._sessions = sessions
         self._turn_store = turn_store
-        self._prompt_delivery = asking
+        self._prompt_delivery = prompt_delivery
         self._questions = questions
         self._guard = checks.guard
         self._judge = checks.judge
@@ -98,25 +98,27 @@ class TurnRunner:
         self._proposed_at: dict[ConversationKey, float] = {}
 
     def begin(self, turn: Turn) -> TurnContext:
-        """From now on it can be stopped, until `over` is called."""
+        """From now on `stop` finds this turn, until `finish` is called."""
         context = self._contexts[turn.key] = TurnContext(turn, self._turn_store, self._answers)
         return context
 
     def finish(self, key: ConversationKey) -> None:
-        """Nothing of this key is under way any more."""
+        """The turn of this key is over."""
         self._contexts.pop(key, None)
 
-    async def run(self, context: TurnContext, farewell: OnConversationEnd, *, found: bool = False) -> None:
-        """Run it to its end. `found`: an earlier run began it."""
+    async def run(
+        self, context: TurnContext, on_conversation_end: OnConversationEnd, *, is_begun: bool = False
+    ) -> None:
+        """Run a turn to its end. `is_begun`: an earlier run began it."""
         since = self._clock.now().awake
         key = context.turn.key
         fault: Fault | None = None
         try:
-            fault = await self._run_steps(context, farewell, found=found)
+            fault = await self._run_steps(context, on_conversation_end, is_begun=is_begun)
         except ChatRefused as refused:
             # The chat takes no messages: the bot was removed, or a person deletes its messages.
             log.warning("%s cannot be answered: %s", key, refused)
-            await _close(context, farewell, TurnStage.FAILED)
+            await _close(context, on_conversation_end, TurnStage.FAILED)
         finally:
             self._listeners.pop(key, None)
         turn = context.turn
@@ -125,28 +127,29 @@ class TurnRunner:
 
     async def stop(self, key: ConversationKey, cut: StopScope = StopScope.TURN) -> None:
         """Interrupt the turn of this key at any stage; a crash does not bring it back."""
-        context, ear = self._contexts.get(key), self._listeners.get(key)
+        context, listener = self._contexts.get(key), self._listeners.get(key)
         if context is None:
             return
         await context.save(cut=cut)
         fault_point("turn.cut")
-        if ear is not None:
-            await self._stop_listener(ear)
+        if listener is not None:
+            await self._stop_listener(listener)
 
     async def replace_process(self, key: ConversationKey) -> bool:
-        """End the process of the turn that runs; the healer has the turn go on in another. False: none is heard of.
+        """End the process of the running turn, which the healer continues in another one. False: it was not ended.
 
-        As a crash, not as a stop: what was stopped is over, and its turn with it. The daemon decides: it leaves alone what
-        it could not bring back by itself.
+        It counts as a crash: a stop would end the turn, too. The daemon decides: it leaves alone what it could not
+        bring back by itself.
         """
-        ear = self._listeners.get(key)
-        if ear is None:
+        listener = self._listeners.get(key)
+        if listener is None:
             return False
-        reply = await self._sessions.end_runaway(ear.session_id)
+        session_id = listener.session_id
+        reply = await self._sessions.end_runaway(session_id)
         if reply.outcome is not ActionOutcome.CONFIRMED:
-            log.info("the process of %s was not ended: %s", ear.session_id, reply.words)
+            log.info("the process of %s was not ended: %s", session_id, reply.words)
             return False
-        log.warning("the process of %s was ended in its turn: the healer goes on with it", ear.session_id)
+        log.warning("the process of %s was ended during its turn; healing resumes it", session_id)
         return True
 
     async def replacement_of(self, key: ConversationKey, session_id: str) -> SessionId | None:
@@ -154,27 +157,27 @@ class TurnRunner:
         return await self._prompt_delivery.replacement_of(key, session_id)
 
     def session_of(self, key: ConversationKey) -> str:
-        """The session of the turn that is under way there, empty if there is none yet."""
+        """The session of the running turn of this key; empty if there is none yet."""
         context = self._contexts.get(key)
         return context.turn.session_id if context is not None else ""
 
     def is_active_within(self, key: ConversationKey, seconds: float) -> bool:
         """Whether a turn runs there that had an event within this time."""
-        ear = self._listeners.get(key)
-        return ear is not None and self._clock.now().awake - ear.last_event_at < seconds
+        listener = self._listeners.get(key)
+        return listener is not None and self._clock.now().awake - listener.last_event_at < seconds
 
     def forget(self, key: ConversationKey) -> None:
-        """Another conversation begins there."""
+        """Forget the answers of a conversation that is over."""
         self._judge.forget(key)
 
     async def _run_steps(
-        self, context: TurnContext, farewell: OnConversationEnd, *, found: bool
+        self, context: TurnContext, on_conversation_end: OnConversationEnd, *, is_begun: bool
     ) -> Fault | None:
         fault: Fault | None = None
         if context.turn.stage is not TurnStage.ANSWERING:
-            await context.send_placeholder()
+            await context.answer.send_placeholder(context.turn.message_id)
             async with context.answer.writing():
-                fault = await self._produce_answer(context, found=found)
+                fault = await self._produce_answer(context, is_begun=is_begun)
         text: str = context.turn.text
         buttons: Buttons = ()
         if not context.turn.fault:
@@ -183,21 +186,22 @@ class TurnRunner:
             buttons = show_button(context.turn)
         await context.answer.finish(text, buttons)
         fault_point("turn.said")
-        await _close(context, farewell, TurnStage.FAILED if context.turn.fault else TurnStage.DONE)
+        stage = TurnStage.FAILED if context.turn.fault else TurnStage.DONE
+        await _close(context, on_conversation_end, stage)
         return fault
 
-    async def _produce_answer(self, context: TurnContext, *, found: bool) -> Fault | None:
-        """Until the text to send is known and stored."""
+    async def _produce_answer(self, context: TurnContext, *, is_begun: bool) -> Fault | None:
+        """Get the text to send, and store it; returns what went wrong."""
         turn = context.turn
         provider = turn.provider or self._prompt_delivery.provider_of(turn.key)
         if turn.stage is TurnStage.PLACED:
-            # Nothing failed: nothing is tried.
+            # A refusal is no fault: the provider was not asked.
             refusal = STOPPED_TEXT if turn.cut else self._guard.refusal(provider)
             if refusal is not None:
                 await context.save_answer(refusal, REFUSED)
                 return None
         since = self._guard.begin_request(provider)
-        end = await self._deliver_and_listen(context, found=found)
+        end = await self._deliver_and_listen(context, is_begun=is_begun)
         fault_point("turn.heard")
         fault, text = self._judge.judge(context.turn, end)
         by_text = isinstance(end, Ended) and end.failure is None
@@ -208,19 +212,19 @@ class TurnRunner:
         spent = end.spent if isinstance(end, Ended) else NO_COST
         pattern = fault.pattern if fault is not None else ""
         withheld = withheld_text(end, fault)
-        await context.save_answer(text, STOPPED if isinstance(end, TurnStopped) else pattern, spent, withheld)
+        await context.save_answer(text, STOPPED if stopped else pattern, spent, withheld)
         if isinstance(end, TimedOut):
-            # What was given up must not meet the next message.
+            # A turn that was given up must not meet the next message.
             await self._interrupt(SessionId(context.turn.session_id))
         return fault
 
-    async def _deliver_and_listen(self, context: TurnContext, *, found: bool) -> TurnEnd:
+    async def _deliver_and_listen(self, context: TurnContext, *, is_begun: bool) -> TurnEnd:
         if context.turn.stage is TurnStage.ASKED:
-            if found and await self._is_lost(context.turn):
+            if is_begun and await self._is_lost(context.turn):
                 await self._questions.on_turn_end(context.turn.session_id)
                 return TurnStopped("") if context.turn.cut else SessionLost()
         elif (not_begun := await self._prompt_delivery.deliver(context)) is not None:
-            log.warning("%s was not asked: %s", context.turn.key, not_begun.words)
+            log.warning("%s did not get its message: %s", context.turn.key, not_begun.words)
             return TurnStopped("") if context.turn.cut else not_begun
         turn = context.turn
         listener = TurnListener(
@@ -244,9 +248,9 @@ class TurnRunner:
         except DaemonAway:
             return False
 
-    async def _stop_listener(self, ear: TurnListener) -> None:
-        ear.stop()
-        await self._interrupt(ear.session_id)
+    async def _stop_listener(self, listener: TurnListener) -> None:
+        listener.stop()
+        await self._interrupt(listener.session_id)
 
     async def _interrupt(self, session_id: SessionId) -> None:
         try:
@@ -263,8 +267,8 @@ class TurnRunner:
         return True
 
 
-async def _close(context: TurnContext, farewell: OnConversationEnd, stage: TurnStage) -> None:
+async def _close(context: TurnContext, on_conversation_end: OnConversationEnd, stage: TurnStage) -> None:
     if context.turn.cut is StopScope.CONVERSATION:
-        # It may have begun a session since its user had enough of it.
-        await farewell(context.turn.key, context.turn.session_id)
+        # The turn may have started a session after its user ended the conversation.
+        await on_conversation_end(context.turn.key, context.turn.session_id)
     await context.save(stage=stage)

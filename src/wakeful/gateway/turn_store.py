@@ -27,7 +27,7 @@ _decode_turn: Final = json_decoder(Turn)
 
 
 class TurnStore:
-    """The turns of one bot: another bot's updates have numbers of their own. After a quiet week those begin anywhere."""
+    """The turns of one bot: each bot numbers its own updates. After a quiet week Telegram begins with any number."""
 
     def __init__(self, store: Store, clock: Clock, bot: str) -> None:
         self._store = store
@@ -46,7 +46,7 @@ class TurnStore:
         return [turn for turn in found if not turn.is_over]
 
     async def accept(self, turns: Sequence[Turn]) -> list[Turn]:
-        """Keep those whose update was not accepted before, all or none, durably; those.
+        """Store the turns whose update was not accepted before, durably; returns those.
 
         All or none: an update that is confirmed by a later one must not be missing here.
         """
@@ -58,23 +58,23 @@ class TurnStore:
         return list(new.values())
 
     async def save(self, turn: Turn) -> Turn:
-        """Write down how far it has come, durably."""
+        """Store the state of a turn, durably."""
         await self._store.save_note(self._note(turn))
         fault_point(f"turn.{turn.stage}")
         return turn
 
     async def close_press(self, row: Turn) -> None:
-        """A press was seen to. Where it became a turn its row is that turn's, and stays as it is."""
-        kept = await self.reread(row)
-        if kept.pressed is not None:
-            await self.save(replace(kept, stage=TurnStage.DONE))
+        """A press was handled. If it became a turn, the row is that turn's and stays as it is."""
+        stored = await self.reread(row)
+        if stored.pressed is not None:
+            await self.save(replace(stored, stage=TurnStage.DONE))
 
     async def reread(self, turn: Turn) -> Turn:
-        """The turn as it was kept last."""
+        """The turn as it was stored last."""
         return await self.find(turn.update_id) or turn
 
     async def find(self, update_id: int) -> Turn | None:
-        """The turn of this update, as it was kept last."""
+        """The turn of this update, as it was stored last."""
         note = await self._store.note(TURN_KIND, self._name(update_id))
         return next(iter(decode_note_values([note], _decode_turn)), None) if note is not None else None
 
@@ -84,11 +84,11 @@ class TurnStore:
         answered = [turn for turn in turns if turn.key == key and turn.text and not turn.fault]
         return max(answered, key=lambda turn: turn.at, default=None)
 
-    async def drop_old(self) -> int:
-        """Drop turns that are too old to be asked about; returns how many. Unfinished turns stay."""
+    async def drop_old(self) -> None:
+        """Drop the turns of updates that Telegram does not send again. Unfinished turns stay."""
         oldest = self._clock.now().wall - RETENTION_SECONDS
         if not any(at < oldest for at in self._accepted_at.values()):
-            return 0
+            return
         turns = decode_note_values(await self._store.notes(TURN_KIND), _decode_turn)
         old = [
             each
@@ -98,10 +98,9 @@ class TurnStore:
         for turn in old:
             await self._store.drop_note(TURN_KIND, self._name(turn.update_id))
             self._accepted_at.pop(turn.update_id, None)
-        return len(old)
 
     def key_of(self, turn: Turn) -> str:
-        """The key under which its prompt is given to a session."""
+        """The idempotency key under which its prompt is given to a session."""
         return f"tg-{self._bot}-{turn.update_id}"
 
     def _name(self, update_id: int) -> str:
@@ -126,10 +125,10 @@ class Conversations:
         self._conversations: dict[ConversationKey, Conversation] = {}
 
     async def restore(self) -> None:
-        """Recall what an earlier gateway knew."""
+        """Load the conversations of an earlier gateway."""
         notes = await self._store.notes(CONVERSATION_KIND)
         self._conversations = {
-            ConversationKey(note.key): known for note, known in decode_notes(notes, _decode_conversation)
+            ConversationKey(note.key): each for note, each in decode_notes(notes, _decode_conversation)
         }
 
     def get(self, key: ConversationKey) -> Conversation | None:
@@ -138,25 +137,21 @@ class Conversations:
     def all(self) -> dict[ConversationKey, Conversation]:
         return dict(self._conversations)
 
-    def key_of(self, session_id: str) -> ConversationKey | None:
-        """Whose session it is."""
-        return next((key for key, each in self._conversations.items() if each.session_id == session_id), None)
-
     async def assign_session(self, key: ConversationKey, workspace: Workspace, session_id: str) -> None:
-        """This session holds the conversation now. What was allowed was allowed for the one before it."""
+        """This session runs the conversation now. Calls that were allowed in another one are not allowed in it."""
         known = self._conversations.get(key)
-        same = known is not None and known.session_id == session_id
-        new = Conversation(provider=workspace.provider, session_id=session_id, held_as=workspace.fingerprint)
-        kept = known if known is not None and same else new
-        if kept.seated and same:
-            return
-        await self._save(key, replace(kept, seated=True, used_at=self._clock.now().wall))
+        if known is None or known.session_id != session_id:
+            known = Conversation(
+                provider=workspace.provider, session_id=session_id, held_as=workspace.fingerprint
+            )
+        if not known.seated:
+            await self._save(key, replace(known, seated=True, used_at=self._clock.now().wall))
 
-    async def replace_session(self, key: ConversationKey, heir: str) -> None:
-        """A replacement session, started by a healer, takes over the conversation unchanged."""
+    async def replace_session(self, key: ConversationKey, replacement: str) -> None:
+        """A session that a healer started takes over the conversation, without the calls that were allowed."""
         known = self._conversations.get(key)
         if known is not None:
-            await self._save(key, replace(known, session_id=heir, allowed=()))
+            await self._save(key, replace(known, session_id=replacement, allowed=()))
 
     async def release_session(self, key: ConversationKey) -> None:
         """Its session was ended; the conversation can be resumed."""
@@ -170,7 +165,7 @@ class Conversations:
             await self._store.drop_note(CONVERSATION_KIND, key)
 
     async def allow(self, key: ConversationKey, session_id: str, call: str) -> None:
-        """Exactly this call may be made in this session without asking again; not in the one that came after it."""
+        """Exactly this call may be made in this session without asking again; not in one that replaces it."""
         known = self._conversations.get(key)
         if known is None or known.session_id != session_id:
             return

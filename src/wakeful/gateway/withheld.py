@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from wakeful.control.turn_events import Ended
-from wakeful.gateway.ports import Chat, ChatFailed, ChatRefused
+from wakeful.gateway.ports import Chat, ChatRefused, try_answer_press
 from wakeful.gateway.rules.access import PRESS_REFUSAL_TEXTS, PressRefusal, Role
 from wakeful.gateway.rules.errors import AUTH_REQUIRED, Fault
 from wakeful.gateway.rules.messages import Button, ButtonPress, Buttons
@@ -18,9 +18,9 @@ from wakeful.gateway.turn_store import TurnStore
 PREFIX: Final = "show"
 LABEL: Final = "Show it anyway"
 SHOWN: Final = "Shown."
-NOT_SHOWN: Final = "It cannot be shown in this message."
+NOT_SHOWN: Final = "This message cannot show it."
 # The warning above a withheld answer, so that it does not pass for a checked one.
-NOTE: Final = "Held back before, shown because you asked:"
+NOTE: Final = "Withheld before, shown at your request:"
 
 log = logging.getLogger("wakeful.gateway")
 
@@ -42,8 +42,6 @@ def show_button(turn: Turn) -> Buttons:
 
 
 class WithheldAnswers:
-    """Handles presses of that button."""
-
     def __init__(
         self, *, chat: Chat, answers: AnswerFactory, turn_store: TurnStore, role_of: Callable[[int], Role]
     ) -> None:
@@ -62,26 +60,20 @@ class WithheldAnswers:
         words = PRESS_REFUSAL_TEXTS[refusal] if refusal is not None else ""
         if refusal is None and turn is not None:
             words = SHOWN if await self._show(turn) else NOT_SHOWN
-        await self._answer_press(press, words)
+        await try_answer_press(self._chat, press.press_id, words)
         return True
 
     async def _show(self, turn: Turn) -> bool:
-        """In the message of its turn, so that it is there once, however often this is begun; then it is forgotten."""
+        """Show it in the message of its turn: once, however often this is begun. Then it is dropped."""
         context = TurnContext(turn, self._turn_store, self._answers)
         words = f"{NOTE}\n\n{turn.withheld}"
         try:
             await context.answer.finish(words)
         except ChatRefused as refused:
-            log.warning("%s: what was held back is not shown: %s", turn.key, refused)
+            log.warning("%s: the withheld answer is not shown: %s", turn.key, refused)
             return False
         await context.save(withheld="", text=words)
         return True
-
-    async def _answer_press(self, press: ButtonPress, words: str) -> None:
-        try:
-            await self._chat.answer_press(press.press_id, words)
-        except ChatFailed as problem:
-            log.info("a press was not settled: %s", problem)
 
 
 def _refusal(turn: Turn | None, press: ButtonPress, *, is_admin: bool) -> PressRefusal | None:

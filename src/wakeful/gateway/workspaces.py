@@ -16,8 +16,6 @@ from wakeful.linux.child_environment import agent_environ
 
 
 class Workspaces:
-    """Asked for every turn."""
-
     def __init__(self, config: Config, paths: StatePaths, environ: Mapping[str, str]) -> None:
         self._config = config
         self._folders = Path(paths.state_dir) / "chats"
@@ -25,7 +23,7 @@ class Workspaces:
         self.environ = agent_environ(environ)
 
     def chat(self, key: ConversationKey) -> ChatConfig:
-        """The table of this chat; what it leaves open is the default's."""
+        """The configuration of this chat; fields that it leaves open have the default's values."""
         default = self._chats.get(DEFAULT_CHAT, ChatConfig(key=DEFAULT_CHAT))
         own = self._chats.get(key)
         if own is None:
@@ -42,7 +40,7 @@ class Workspaces:
         return self.chat(key).provider or self._config.gateway.provider
 
     def workspace(self, key: ConversationKey) -> Workspace:
-        """Its folder is there when this returns."""
+        """Creates the folder, unless the configuration names it: that one may be missing."""
         chat = self.chat(key)
         provider = self.provider(key)
         name = key.replace(":", "-")

@@ -1,6 +1,6 @@
 """The budget of resumes: one for each task, stored for a week.
 
-Spending it stores the note about the resume in the same transaction, so of several daemons on one store one
+Spending it stores the note about the resume in the same transaction. So of several daemons on one store only one
 acts, and a crash leaves either nothing or both. Tasks of the work queue and of Redis have the same budget in
 another form, because there it must be one transaction with the act itself: the id of the second task, and the
 key that the fencing script sets.
@@ -11,8 +11,6 @@ from wakeful.storage.base import Note, Store
 
 
 class RevivalBudget:
-    """Spent before an act, refunded if nothing was done."""
-
     def __init__(self, store: Store) -> None:
         self._store = store
 
@@ -23,5 +21,5 @@ class RevivalBudget:
         )
 
     async def refund(self, work: str, note: Note) -> bool:
-        """Nothing reached the session: drop the note and give the resume back. False: that was done before."""
+        """Drop the note and give the resume back: nothing reached the session. False: that was done before."""
         return await self._store.refund_budget(work, note)

@@ -1,4 +1,4 @@
-"""Problem of a session: the actions about it, and the texts about it for agents and people. Pure.
+"""The problem of a session, the actions about it, and the texts about it for agents and people. Pure.
 
 A problem begins with a finding. It ends with the task: when a turn of it ends well, or when the person asks
 for something else or interrupts it. Budgets and steps belong to the task, so its second failure is recognised
@@ -17,7 +17,7 @@ from wakeful.core.ids import SessionId
 from wakeful.core.process import ProcessState
 from wakeful.effects.rules import Effect
 from wakeful.healing.plan import ACTING_STEPS, OUTCOME_SECONDS_MAX, CaseHistory, HealingDecision, HealingStep
-from wakeful.incidents.model import MemberStatus
+from wakeful.incidents.model import NO_ACTION, MemberStatus
 from wakeful.judging.activity import Activity
 from wakeful.judging.events import CallEnded, CallStarted, Event
 from wakeful.judging.findings import MEANINGS, FindingCode, State, Verdict
@@ -30,7 +30,7 @@ from wakeful.judging.wording import format_length, quote
 EVENTS_RECALLED_MAX: Final = 400
 # A person looks at the last few calls in an issue; the log has the rest.
 CALLS_FILED_MAX: Final = 20
-# An agent reads them all; more than a handful of remote effects in one turn is listed by its newest.
+# An agent reads them all, so only the newest remote calls of a turn are listed.
 REMOTE_CALLS_NAMED_MAX: Final = 12
 
 # Notes of resumes, each until its case is closed.
@@ -46,31 +46,31 @@ class RevivalStage(StrEnum):
 
 
 class HealingCase(Struct, frozen=True, kw_only=True):
-    """The problem of one session, since when, and what was done about it so far."""
+    """The problem of one session, and the actions about it so far."""
 
     session_id: SessionId
-    # Its budget's name: the session and when the task began.
+    # The name of its budget: the session and when the task began.
     work: str
     project: str
     code: FindingCode | None
     opened_at: float
-    # When this code was first seen: nothing is done before it has lasted.
+    # When this code was first seen: Wakeful acts only after it has lasted.
     code_since: float
     incident: str = ""
-    # Its finding's own words.
+    # The summary of its finding.
     summary: str = ""
     # The reason in the log of critical events, from before any action.
     reason: str = ""
     steered_at: float | None = None
-    # Cleared once it was seen well: a later failure is a new one.
+    # Cleared once it was seen healthy: a later failure is a new one.
     revived_at: float | None = None
     revival_began_at: float | None = None
     revival_seen: bool = False
-    # The last one that was begun for it.
+    # The last resume that was begun for it.
     revival_id: str | None = None
-    # When Wakeful last acted on it: a turn interrupted before that was interrupted by Wakeful.
+    # When Wakeful last acted on it. Only a turn that was interrupted later was interrupted by a person.
     acted_at: float | None = None
-    # The conversation that was begun in its place.
+    # The conversation that replaced it.
     heir: SessionId | None = None
     revivals: int = 0
     approved: bool = False
@@ -93,7 +93,7 @@ class HealingCase(Struct, frozen=True, kw_only=True):
     # Its line in the log of critical events is written.
     logged: bool = False
     told: bool = False
-    # Until then the alert about its resume waits, so that it can report the outcome as well.
+    # The alert about its resume waits until then, so that it can report the outcome as well.
     outcome_due_at: float | None = None
 
     @property
@@ -129,7 +129,7 @@ class Revival(Struct, frozen=True):
     began_at: float
     epoch: int
     stage: RevivalStage = RevivalStage.BEGUN
-    # The conversation that was begun in its place.
+    # The conversation that replaced it.
     heir: SessionId | None = None
     outcome: str = "unverified"
     words: str = ""
@@ -215,13 +215,13 @@ def completed_remote_calls(events: Iterable[Event]) -> list[str]:
         elif isinstance(event, CallEnded) and not event.refused:
             call = started.pop(event.call, None)
             if call is not None and classify(call.tool, call.input).effect is Effect.REMOTE:
-                said = f"{call.tool} {call.input.decode(errors='replace')}"
-                done.append(f"{call.tool} {quote(said)}")
+                summary = quote(f"{call.tool} {call.input.decode(errors='replace')}")
+                done.append(f"{call.tool} {summary}")
     return done[-REMOTE_CALLS_NAMED_MAX:]
 
 
 def revival_context(reason: str, issue_url: str | None, remote: list[str], *, happened: bool = False) -> str:
-    """The context of a resume, beside the interrupted calls. One line."""
+    """The context of a resume for its agent, beside the interrupted calls. One line."""
     parts = [CALLS_HAPPENED] if happened else []
     parts.append(f"Why: {reason}.")
     if remote:
@@ -266,12 +266,14 @@ def case_alert_text(
     *,
     mode: str,
     paused_by: str | None = None,
+    still_running: str = "",
 ) -> str:
+    """The text of its alert. `still_running`: which of its commands outlived its agent, in words."""
     return alerts.problem_text(
         record,
         _finding(case, record),
         did=action_text(case, decision),
-        otherwise=_outlook(case, record, decision),
+        otherwise=_outlook(case, record, decision, still_running),
         mode=mode,
         paused_by=paused_by,
         command=_command(case, record, decision.step),
@@ -288,8 +290,8 @@ def member_status_of(case: HealingCase, step: HealingStep) -> MemberStatus:
 
 
 def action_text(case: HealingCase, decision: HealingDecision) -> str:
-    """The action with its outcome, or why there was none."""
-    return case.did or f"nothing ({decision.reason})"
+    """The action and its outcome, or why there was none."""
+    return case.did or f"{NO_ACTION}{decision.reason}"
 
 
 def _finding(case: HealingCase, record: SessionRecord) -> FindingRecord | None:
@@ -306,21 +308,28 @@ def _command(case: HealingCase, record: SessionRecord, step: HealingStep) -> str
     if step is HealingStep.HOLD and case.checkpoint is not None:
         return f"wakeful checkpoint show {case.checkpoint}"
     is_hosted = record.agent is not None
-    return f"wakeful session revive {case.session_id}" if case.given_up and not is_hosted else None
+    return f"wakeful resume {case.session_id}" if case.given_up and not is_hosted else None
 
 
-def _outlook(case: HealingCase, record: SessionRecord, decision: HealingDecision) -> str:
-    """What happens if no person acts."""
+def _outlook(case: HealingCase, record: SessionRecord, decision: HealingDecision, still_running: str) -> str:
+    """The result if no person acts."""
+    outlook = _next_outcome(case, record, decision)
+    # The text of the action may name the running command already. It is not stored: the command ends, the text stays.
+    is_named = not still_running or still_running in case.did or decision.step in ACTING_STEPS
+    return outlook if is_named else f"{outlook}; {still_running}"
+
+
+def _next_outcome(case: HealingCase, record: SessionRecord, decision: HealingDecision) -> str:
     step = decision.step
     if step is HealingStep.HOLD:
-        return "it waits until somebody decides"
+        return "the session waits for your decision"
     if case.declined:
-        return "Wakeful tries again by itself"
+        return "Wakeful retries by itself"
     if step in ACTING_STEPS:
-        goes_on = "it goes on" if case.revival_seen else "Wakeful looks again whether that helped"
+        goes_on = "it continues" if case.revival_seen else "Wakeful checks whether that helped"
         return f"{goes_on}; if it fails again, Wakeful gives up"
     if decision.again_seconds is not None and not case.given_up:
-        return f"Wakeful looks at it again in {format_length(decision.again_seconds)}"
+        return f"Wakeful checks again in {format_length(decision.again_seconds)}"
     if record.session_alive:
-        return "it stays as it is, alive but stuck" if case.given_up else "it stays as it is"
+        return "it stays alive but stuck" if case.given_up else "it stays as it is"
     return "it stays stopped" if record.state is State.STOPPED else "it stays as it is"

@@ -1,4 +1,4 @@
-"""The one place where the case of a session is kept, from its first finding to its end.
+"""Stores the case of each session, from its first finding to its end.
 
 A case is in memory and a note in the store; its incident, issue, checkpoint and alerts follow from it here.
 `CaseNotifier` and `CaseCheckpoints` are the interfaces to alerts and checkpoints. The healer decides and acts.
@@ -19,10 +19,9 @@ from wakeful.healing.plan import ACTING_STEPS, HealingDecision, HealingStep
 from wakeful.healing.rate_limit import OUTAGES, OutageProbe
 from wakeful.healing.situation import SituationBuilder
 from wakeful.incidents.critical_event import ActionTaken, CriticalEventKind, reason_of
-from wakeful.incidents.model import DEATHS, Cause, Incident, MemberStatus, Origin
+from wakeful.incidents.model import DEATHS, NO_ACTION, Cause, Incident, MemberStatus, Origin
 from wakeful.incidents.service import Incidents
 from wakeful.judging.findings import FindingCode
-from wakeful.judging.session_record import SessionRecord
 from wakeful.judging.summary import quiet_seconds, still_running_text
 from wakeful.sessions.session import TrackedSession
 from wakeful.storage.base import Note, Store
@@ -44,33 +43,31 @@ class CaseNotifier(Protocol):
         """Write a critical event."""
 
     async def notify(
-        self, incident: Incident, case: HealingCase, record: SessionRecord, decision: HealingDecision
+        self, incident: Incident, case: HealingCase, session: TrackedSession, decision: HealingDecision
     ) -> float | None:
-        """Raise an alert about the incident. Seconds: it is muted, ask again after these."""
+        """Raise an alert about the incident. Returns seconds if it is muted: try again after these."""
 
     async def notify_resolved(self, incident: Incident) -> None:
         """Resolve the alerts about the incident."""
 
 
 class CaseCheckpoints(Protocol):
-    """Asks a person about a session that must not go on by itself: its checkpoint."""
+    """Checkpoints of sessions that must not go on without a person's decision."""
 
     async def open_checkpoint(self, session: TrackedSession, case: HealingCase) -> int:
-        """The number of the checkpoint that asks, opened once."""
+        """Open its checkpoint, once; returns the number."""
 
     async def record_continue(self, number: int, by: str) -> None:
-        """It goes on because of this one. Raises AlreadyDecided if a person wanted otherwise."""
+        """Record that `by` lets it go on. Raises AlreadyDecided if a person decided otherwise."""
 
     async def record_abort(self, number: int) -> None:
-        """A person stopped the session it asks about: there is nothing left to decide."""
+        """Close it without a decision: its session was stopped or is gone."""
 
     async def mark_done(self, number: int) -> None:
         """The decision is carried out, or stored."""
 
 
 class HealingCases:
-    """Written by the healer only."""
-
     def __init__(
         self,
         *,
@@ -109,18 +106,18 @@ class HealingCases:
         self._cases = {each.session_id: each for each in found}
 
     async def open(self, session: TrackedSession, code: FindingCode | None) -> HealingCase:
-        """Its case, begun or taken up again."""
+        """Its case, new or open already."""
         known = self._cases.get(session.subject.id)
         if known is None:
             return await self.save(_new_case(session, code, self._clock.now().wall))
         if known.code is code and known.calm_since is None and known.unclear_since is None:
             return known
         now = self._clock.now().wall
-        again = replace(known, code=code, code_since=now, calm_since=None, unclear_since=None)
+        case = replace(known, code=code, code_since=now, calm_since=None, unclear_since=None)
         if known.is_budget_spent and known.calm_since is None:
             # The same failure in another form: it was reported, and its outcome will be.
-            return await self.save(again)
-        return await self.save(replace(again, logged=False, told=False))
+            return await self.save(case)
+        return await self.save(replace(case, logged=False, told=False))
 
     async def save(self, case: HealingCase) -> HealingCase:
         if self._cases.get(case.session_id) != case:
@@ -129,30 +126,33 @@ class HealingCases:
         return case
 
     async def save_revived(self, revived: HealingCase) -> HealingCase:
-        """The conversation that took its place has its budget, before anything else can happen to it."""
+        """Save a case after its resume. A conversation that replaced it gets its budget first."""
         if revived.heir is not None:
             await self.save(inherit_case(revived, revived.heir))
         return await self.save(revived)
 
     async def close(self, case: HealingCase) -> None:
-        """It is over; that its budget was spent is remembered elsewhere."""
+        """Drop a case that is over. The store keeps its spent budget."""
         self._cases.pop(case.session_id, None)
         await self._store.drop_note(KIND, case.session_id)
         if case.revival_id is not None:
             await self._store.drop_note(REVIVAL_KIND, case.revival_id)
 
     async def dismiss(self, session_id: SessionId, because: str) -> None:
-        """Its session is stopped or gone: nothing is left to treat or to decide."""
+        """Close the case of a session that is stopped or gone, with its checkpoint."""
         case = self._cases.get(session_id)
         if case is None:
             return
+        incident = self._incidents.of(session_id)
+        if case.held and incident is not None:
+            await self._incidents.update(incident.with_treatment(session_id, MemberStatus.HELD, case.did))
         await self.leave_incident(session_id, because)
         if case.held and case.checkpoint is not None:
             await self._checkpoints.record_abort(case.checkpoint)
         await self.close(case)
 
     async def give_up(self, session_id: SessionId, by: str) -> None:
-        """A person wants nothing more done about it."""
+        """Give a case up for a person."""
         case = self._cases.get(session_id)
         if case is None:
             return
@@ -166,25 +166,24 @@ class HealingCases:
     async def hold(
         self, session: TrackedSession, case: HealingCase, decision: HealingDecision
     ) -> HealingCase:
-        """Open its checkpoint, once; it may have been reported before, when nothing could be done yet."""
+        """Open its checkpoint, once. The case is reported again: an earlier report named no checkpoint."""
         if case.held:
             return case
         number = await self._checkpoints.open_checkpoint(session, case)
-        still = still_running_text(session.presence.orphans)
-        did = f"held it: {decision.reason} (checkpoint {number}){f'; {still}' if still else ''}"
+        did = f"{NO_ACTION}{decision.reason} (checkpoint {number})"
         held = replace(case, held=True, checkpoint=number, did=did, logged=False, told=False)
-        # At once: a person may answer before everything is reported.
+        # Saved before the report: a person may answer before that is done.
         return await self.save(replace(held, outcome_due_at=None))
 
-    async def release(self, held: HealingCase, loose: HealingCase, by: str) -> HealingCase:
-        """Release a held case, with the person's name in its checkpoint; another case is only saved."""
-        asked = held.checkpoint if held.held else None
-        if asked is not None:
-            await self._checkpoints.record_continue(asked, by)
-        kept = await self.save(replace(loose, held=False))
-        if asked is not None:
-            await self._checkpoints.mark_done(asked)
-        return kept
+    async def release(self, before: HealingCase, after: HealingCase, by: str) -> HealingCase:
+        """Save `after`, not held. If `before` was held, its checkpoint records that `by` lets it go on."""
+        checkpoint = before.checkpoint if before.held else None
+        if checkpoint is not None:
+            await self._checkpoints.record_continue(checkpoint, by)
+        released = await self.save(replace(after, held=False))
+        if checkpoint is not None:
+            await self._checkpoints.mark_done(checkpoint)
+        return released
 
     async def file_issue(self, session: TrackedSession, case: HealingCase) -> HealingCase:
         return await self.save(await self._issues.file(session, case))
@@ -193,10 +192,12 @@ class HealingCases:
         await self._issues.record_action(case, decision)
 
     async def join_incident(self, session: TrackedSession, case: HealingCase, did: str = "") -> HealingCase:
-        """Join the incident of its cause, as far as known. `did` is the incident's text until something is done."""
+        """Join the incident of its cause. `did` is the incident's text until something is done."""
         origin, known = self._situations.origin(session, case.code), self._incidents.of(case.session_id)
-        if known is not None and {known.cause, origin.cause} == {Cause.SESSION, Cause.MANY_DEATHS}:
-            # The number of other deaths is known a moment later; that alone is no reason for a second alert.
+        counted_late = known is not None and {known.cause, origin.cause} == {Cause.SESSION, Cause.MANY_DEATHS}
+        if known is not None and (counted_late or case.given_up):
+            # The number of other deaths is known a moment later, and a session that was given up is reported: another
+            # form of its failure is no reason for a second alert, or for saying that the problem is over.
             origin = Origin(known.cause, known.scope)
         summary = summary_text(session) or LOST_TEXTS[case.code is None]
         name = display_name(session.record) if session.record is not None else ""
@@ -207,17 +208,24 @@ class HealingCases:
         incident = await self._incidents.join(
             case.session_id, origin, summary, name, until=until, instead_of=agent, died=died
         )
+        if known is not None and known.id != incident.id:
+            await self._on_left(self._incidents.newest(known))
         if did and not incident.did:
             incident = await self._incidents.update(replace(incident, did=did))
         return await self.save(replace(case, incident=incident.id))
 
     async def leave_incident(self, session_id: SessionId, ended: str = "") -> None:
-        """`ended`: how it left, where it was not seen well again."""
-        left = await self._incidents.leave(session_id, ended)
-        if left is not None and not left.is_open:
-            await self._notifier.notify_resolved(left)
-            self._issues.on_resolved(left)
-            self._probe.on_resolved(Origin(left.cause, left.scope))
+        """Leave its incident, and resolve that after its last session. `ended`: how it ended without a recovery."""
+        incident = await self._incidents.leave(session_id, ended)
+        if incident is not None:
+            await self._on_left(incident)
+
+    async def _on_left(self, incident: Incident) -> None:
+        """A session left this incident. If it was the last one, the incident is over."""
+        if not incident.is_open:
+            await self._notifier.notify_resolved(incident)
+            self._issues.on_resolved(incident)
+            self._probe.on_resolved(Origin(incident.cause, incident.scope))
 
     def is_in_outage(self, session_id: SessionId) -> bool:
         incident = self._incidents.of(session_id)
@@ -231,25 +239,24 @@ class HealingCases:
         action: ActionTaken,
         kind: CriticalEventKind = CriticalEventKind.SESSION_UNHEALTHY,
     ) -> float | None:
-        """One line in the log for each problem and each change of it; one alert, with the outcome of a resume.
+        """Log each problem and each change of it once, and alert once, with the outcome of a resume.
 
-        Seconds: the alert has to wait; check again after these.
+        Returns seconds if the alert has to wait: check again after these.
         """
-        assert session.record is not None, "judged before it is treated"
         muted_seconds, later_seconds = None, 0.0
-        incident = await self._issues.record_action(case, decision)
+        incident = await self._issues.record_action(_as_of_now(session, case), decision)
         if incident is not None and incident.cause is Cause.SESSION and decision.step in ACTING_STEPS:
             later_seconds = case.outcome_in_seconds(self._clock.now().wall)
         if not later_seconds and incident is not None and not case.told:
-            muted_seconds = await self._notifier.notify(incident, case, session.record, decision)
+            muted_seconds = await self._notifier.notify(incident, case, session, decision)
         # After the alert: an issue tracker may take long.
         if not case.logged:
             if action is not ActionTaken.REVIVAL_ATTEMPTED:
                 case = await self._issues.file(session, case)
-            await self._notifier.log_event(kind, action, case, session)
+            await self._notifier.log_event(kind, action, _as_of_now(session, case), session)
         if not (case.logged and case.told):
-            told = case.told or (muted_seconds is None and not later_seconds)
-            await self.save(replace(case, logged=True, told=told))
+            is_told = case.told or (muted_seconds is None and not later_seconds)
+            await self.save(replace(case, logged=True, told=is_told))
         return later_seconds or muted_seconds
 
     async def report_outcome(
@@ -264,12 +271,12 @@ class HealingCases:
         in_seconds = case.outcome_in_seconds(self._clock.now().wall)
         if not did and in_seconds > 0:
             return case, in_seconds
-        known = replace(case, did=f"{case.did}; {did}" if did else case.did, outcome_due_at=None)
-        kept, again_seconds = await self.save(known), None
-        if not kept.told:
-            decision = HealingDecision(HealingStep.RESUME, kept.did)
-            again_seconds = await self.report(session, kept, decision, ActionTaken.REVIVAL_ATTEMPTED)
-        return self._cases.get(case.session_id) or kept, again_seconds
+        did = f"{case.did}; {did}" if did else case.did
+        case, again_seconds = await self.save(replace(case, did=did, outcome_due_at=None)), None
+        if not case.told:
+            decision = HealingDecision(HealingStep.RESUME, case.did)
+            again_seconds = await self.report(session, case, decision, ActionTaken.REVIVAL_ATTEMPTED)
+        return self._cases.get(case.session_id) or case, again_seconds
 
     async def report_recovery(self, session: TrackedSession, case: HealingCase) -> None:
         """Log that it works again, if it was logged that it did not."""
@@ -293,8 +300,14 @@ def _new_case(session: TrackedSession, code: FindingCode | None, now: float) -> 
     )
 
 
+def _as_of_now(session: TrackedSession, case: HealingCase) -> HealingCase:
+    """The case as it is shown now: the command of a held session may run on, and end before a person decides."""
+    still = still_running_text(session.presence.orphans) if case.held else ""
+    return replace(case, did=f"{case.did}; {still}") if still else case
+
+
 def reason_for(session: TrackedSession, code: FindingCode | None, now: Instant) -> str:
-    """Why, in the words of the log of critical events."""
+    """The reason, as the log of critical events has it."""
     if code is None:
         return "lost"
     activity = session.activity

@@ -33,15 +33,13 @@ CONFIRM_SECONDS: Final = 90.0
 
 
 class _EndedProcess(Struct, frozen=True):
-    """Which process ended, and when it is sure that its host did not."""
+    """A process that ended, and the time from which it is sure that its host did not end."""
 
     process: Process | None
     sure_at: float
 
 
 class UserCloseDetector:
-    """Told of every change, it keeps those that have ended until that is sure."""
-
     def __init__(
         self,
         clock: Clock,
@@ -69,7 +67,7 @@ class UserCloseDetector:
             self._wakeup.set()
 
     async def run(self) -> None:
-        """Note sessions that have been gone for long enough, until cancelled."""
+        """Mark sessions that ended long enough ago as closed, until cancelled."""
         while True:
             self._wakeup.clear()
             due = next(iter(self._ended_sessions.items()), None)
@@ -100,7 +98,7 @@ class UserCloseDetector:
         )
 
 
-# These run out by a clock alone. Every other wait has something to show for itself.
+# These waits end by time alone. Every other one has evidence of its own.
 _TIMEOUT_WAITS: Final = frozenset({WaitKind.MODEL, WaitKind.RETRY})
 HEALING_TREATS_IT: Final = "healing sees to it"
 EXPECTED_WAIT: Final = "it waits for something"
@@ -110,7 +108,7 @@ log = logging.getLogger("wakeful")
 
 
 class PromptTimeout:
-    """Ends prompts, by a controller that a pause stops."""
+    """Interrupts prompts. During a pause its controller refuses to."""
 
     def __init__(
         self,
@@ -124,7 +122,7 @@ class PromptTimeout:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def on_timeout(self, session_id: SessionId) -> None:
-        """End this session's prompt, in a task of its own, unless something speaks against it."""
+        """Interrupt the prompt of a managed session, in a task of its own, unless there is a reason not to."""
         session = self._registry.sessions.get(session_id)
         if session is None or not session.subject.managed or self._refusal_reason(session) is not None:
             return
@@ -135,16 +133,13 @@ class PromptTimeout:
     async def _interrupt(self, session: TrackedSession, progress_at: Instant | None) -> None:
         session_id = session.subject.id
 
-        def objection() -> str | None:
-            """Asked inside the gate, after the newest evidence was read."""
-            return (
-                MADE_PROGRESS
-                if session.activity.progress_at != progress_at
-                else self._refusal_reason(session)
-            )
+        def refusal_reason() -> str | None:
+            """The gate calls it after it has read the newest evidence."""
+            has_progress = session.activity.progress_at != progress_at
+            return MADE_PROGRESS if has_progress else self._refusal_reason(session)
 
         try:
-            record = await self._controller.interrupt(session_id, unless=objection)
+            record = await self._controller.interrupt(session_id, unless=refusal_reason)
         except WakefulError as error:
             log.warning("the prompt of %s timed out and was not interrupted: %s", session_id, error)
         else:

@@ -1,4 +1,4 @@
-"""Watches for a full disk: one incident with one alert and one issue, however many sessions suffer from it.
+"""Watches for a full disk: one incident with one alert and one issue, however many sessions it affects.
 
 A full disk blocks writes to the store, so the alert is sent from memory and nothing here waits for the store.
 """
@@ -20,27 +20,27 @@ from wakeful.incidents.model import Cause, Incident, Origin, cause_text
 from wakeful.incidents.service import Incidents
 
 CHECK_SECONDS: Final = 5.0
-# A store that is written to grows by some hundred kB between two checkpoints of its log; below that it soon refuses.
+# The store grows by some hundred kB between two checkpoints of its log. With less room its next write may fail.
 FREE_BYTES_MIN: Final = 1024 * 1024
-# Room again only with some to spare, so that one file written and removed is no new episode.
+# The incident ends with more room than it began, so that one file that is written and removed begins no other.
 FREE_BYTES_AGAIN: Final = 4 * FREE_BYTES_MIN
 
 log = logging.getLogger("wakeful.disk")
 
 
 class DiskSpace(Protocol):
-    """The disk that holds our state."""
+    """The disk with Wakeful's state directory."""
 
     folder: str
 
     def free_bytes(self) -> int | None:
-        """How much can be written there; None if that is unknown."""
+        """The free space; None if that is unknown."""
 
 
 class DiskWatch:
-    """`refused` gives the store's own words while it takes nothing.
+    """`store_problem` returns the error of a store that takes no writes.
 
-    `tracker` files one issue: at once where that can be written down, else when there is room again.
+    `tracker` files one issue: at once if the store can keep its address, else when there is room again.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class DiskWatch:
         *,
         clock: Clock,
         host: str,
-        room: DiskSpace,
-        refused: Callable[[], str | None],
+        disk: DiskSpace,
+        store_problem: Callable[[], str | None],
         incidents: Incidents,
         notifier: Notifier,
         tracker: IssueTracker | None = None,
@@ -58,20 +58,20 @@ class DiskWatch:
         self._host = host
         self._tracker = tracker
         self._origin = Origin(Cause.DISK, host)
-        self._disk = room
-        self._store_problem = refused
+        self._disk = disk
+        self._store_problem = store_problem
         self._incidents = incidents
         self._notifier = notifier
         self._open_incident: Incident | None = None
 
     async def run(self) -> None:
-        """Look now and then, until cancelled."""
+        """Check every five seconds, until cancelled."""
         while True:
             await self.check()
             await self._clock.sleep(CHECK_SECONDS)
 
     async def check(self) -> None:
-        """Open the incident, or end it. Raises nothing the disk could be the reason of."""
+        """Open the incident, or end it. Errors of a full disk are logged, not raised."""
         words = await self._problem()
         if words is not None and self._open_incident is None:
             self._open_incident = await self._incidents.begin(self._origin, words)
@@ -82,20 +82,20 @@ class DiskWatch:
             await self._end()
 
     async def _end(self) -> None:
-        """Also of an incident that an earlier daemon left open."""
+        """End the incident, also one of an earlier daemon."""
         if self._open_incident is not None:
             await self._file(self._open_incident)
         try:
             ended = await self._incidents.end(self._origin)
         except WorldError as error:
-            log.warning("there is room again, but that could not be written: %s", error)
+            log.warning("there is free space again, but that could not be written: %s", error)
             return
         self._open_incident = None
         if ended is not None and not ended.is_open:
-            await self._notifier.resolve_incident(replace(ended, because="there is room again"))
+            await self._notifier.resolve_incident(replace(ended, because="there is free space again"))
 
     async def _file(self, incident: Incident) -> None:
-        """One issue; a session that failed for want of room may have had it filed before."""
+        """File one issue; a session of the same incident may have filed it before."""
         known = self._incidents.newest(incident)
         if self._tracker is None or known.issue_url is not None:
             return
@@ -116,14 +116,14 @@ class DiskWatch:
 
     async def _problem(self) -> str | None:
         """The problem as text; None without one."""
-        refused = self._store_problem()
-        if refused is not None:
-            return refused
+        problem = self._store_problem()
+        if problem is not None:
+            return problem
         free_bytes = await asyncio.to_thread(self._disk.free_bytes)
         enough = FREE_BYTES_MIN if self._open_incident is None else FREE_BYTES_AGAIN
         if free_bytes is None or free_bytes >= enough:
             return None
-        return f"{free_bytes // 1024:,} KiB are left for {self._disk.folder}"
+        return f"{free_bytes // 1024:,} KiB left for {self._disk.folder}"
 
 
 def disk_alert(incident: Incident, words: str, folder: str) -> AlertBody:
@@ -131,7 +131,7 @@ def disk_alert(incident: Incident, words: str, folder: str) -> AlertBody:
         what=cause_text(incident),
         where=words,
         since=incident.opened_at,
-        did="it goes on watching and keeps in memory what it cannot write; nothing is revived",
-        otherwise="what happens meanwhile is forgotten with the next restart",
+        did="no action: Wakeful keeps watching, holds new data in memory and resumes no session",
+        otherwise="the next restart loses the data since then",
         command=f"df -h {folder}",
     )

@@ -1,7 +1,7 @@
-"""The healer: asks the plan about sessions with problems, has each step carried out, and watches for their end.
+"""The healer: asks the plan about sessions with problems, carries out each step, and watches for their end.
 
-`cases.py` stores and reports a problem. Changes and deadlines wake the healer (`schedule.py`),
-so healthy sessions cost nothing. Everything it must remember is stored before it acts.
+`cases.py` stores and reports a problem. Changes and deadlines wake the healer (`schedule.py`), so healthy
+sessions cost nothing. Every step is stored before it is carried out.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from wakeful.healing.case import (
     is_lost,
     work_status,
 )
-from wakeful.healing.case_ending import WELL, ending_of
+from wakeful.healing.case_ending import RECOVERED, ending_of
 from wakeful.healing.cases import HealingCases, reason_for, summary_text
 from wakeful.healing.plan import (
     ACTING_STEPS,
@@ -63,7 +63,7 @@ log = logging.getLogger("wakeful.healing")
 
 
 class ApprovalRequired(WorldError, code="held-for-person", http_status=409, exit_code=1):
-    """{shown} was cut off inside {calls}, which may have happened. Look what is there (wakeful checkpoint list), then: wakeful session revive {shown} --yes"""
+    """{shown} was interrupted during {calls}; the call may have taken effect. Check (wakeful checkpoint list), then run: wakeful resume {shown} --yes"""
 
 
 class Healer:
@@ -110,10 +110,10 @@ class Healer:
             self._scheduler.schedule(session_id)
 
     async def restore(self) -> None:
-        """Go on where an earlier daemon stopped: its cases, the resumes it had begun, and sessions it did not treat."""
+        """Continue where an earlier daemon stopped: its cases, its begun resumes, and sessions it did not treat."""
         await self._cases.load()
         for revival in await self._reviver.stored_revivals():
-            # In tasks of their own: the listeners open meanwhile.
+            # In tasks of their own, so that the listeners open meanwhile.
             self._scheduler.occupy(revival.session_id, asyncio.create_task(self._finish_revival(revival)))
         for session_id in list(self._registry.sessions):
             self.on_judged(session_id)
@@ -122,7 +122,7 @@ class Healer:
                 self._scheduler.schedule(session_id, MISSING_SECONDS)
 
     async def _finish_revival(self, revival: Revival) -> None:
-        """Bring a resume that was begun to its end, and report it unless that was done."""
+        """Finish a resume that was begun, and report it unless that was done."""
         try:
             await self._finish_stored_revival(revival)
         except WakefulError as error:
@@ -135,29 +135,28 @@ class Healer:
         case = self._cases.get(revival.session_id)
         if session is None or session.record is None or case is None or case.work != revival.work:
             return
-        settled = await self._save_revived(await self._reviver.finish(session, case, revival))
+        revived = await self._save_revived(await self._reviver.finish(session, case, revival))
         if not case.logged:
-            decision = HealingDecision(revival.step, settled.did, spends=True)
-            await self._report(session, settled, decision, ActionTaken.REVIVAL_ATTEMPTED)
-        if settled.heir is not None:
-            await self._on_replaced(settled, settled.heir)
+            decision = HealingDecision(revival.step, revived.did, spends=True)
+            await self._report(session, revived, decision, ActionTaken.REVIVAL_ATTEMPTED)
+        if revived.heir is not None:
+            await self._on_replaced(revived, revived.heir)
 
     async def revive(
         self, text: str, *, approved: bool, by: str = "somebody", happened: bool = False
     ) -> ActionRecord:
-        """Resume a session on a person's order, which answers its checkpoint. Raises NotManaged, ApprovalRequired, HealerObserves.
+        """Resume a session for a person, which answers its checkpoint. Earlier budgets do not apply.
 
-        A person's order starts a new count: earlier budgets do not apply. `happened`: the
-        person checked that the interrupted calls have happened; the agent's brief says so.
+        `happened`: the person checked that the interrupted calls have happened, and the agent's brief says so.
+        Raises SessionNotFound, NotManaged, ApprovalRequired, HealerObserves.
         """
-        session = self._registry.find(text)
+        session = self._find_managed(text)
         session_id = session.subject.id
-        self._situations.require_managed(session_id)
         calls = self._situations.describe_remote_calls(session)
         if calls and not approved:
             raise ApprovalRequired(shown=session_id, calls="; ".join(calls))
         if self._rules().mode == "observe":
-            # Before anything is released: an order that is not allowed answers no checkpoint.
+            # Before its checkpoint is answered: a command that is not allowed answers none.
             raise HealerObserves
         return await self._scheduler.run_alone(
             session_id, self._treat_for_person(session, by, happened=happened)
@@ -166,33 +165,33 @@ class Healer:
     async def propose(self, text: str) -> ActionRecord:
         """Resume a session on a program's request: the plan decides, as about all automatic actions.
 
-        No person asked, so a pause, the budget and the limiter hold. Raises SessionNotFound, NotManaged.
+        No person asked, so a pause, the budget and the limiter apply. Raises SessionNotFound, NotManaged.
         """
-        session = self._registry.find(text)
-        session_id = session.subject.id
-        self._situations.require_managed(session_id)
-        return await self._scheduler.run_alone(session_id, self._treat_confirmed(session))
+        session = self._find_managed(text)
+        return await self._scheduler.run_alone(session.subject.id, self._treat_confirmed(session))
 
     async def end_runaway(self, text: str) -> ActionRecord:
-        """The chat gateway saw that its process takes too much of the host: the plan decides whether it is ended.
+        """End the process of a session that takes too much of the host, as the chat gateway saw; the plan decides.
 
-        It is brought back as after a crash, so what a revival would be refused for speaks against it: a call that
-        reaches others, a spent budget, a person's stop. Raises SessionNotFound, NotManaged.
+        The session is resumed as after a crash. So the process is not ended if a resume would be refused: for a call
+        with remote effects, a spent budget, a person's stop. Raises SessionNotFound, NotManaged.
         """
+        session = self._find_managed(text)
+        return await self._scheduler.run_alone(session.subject.id, self._end_runaway(session))
+
+    def _find_managed(self, text: str) -> TrackedSession:
         session = self._registry.find(text)
-        session_id = session.subject.id
-        self._situations.require_managed(session_id)
-        return await self._scheduler.run_alone(session_id, self._end_runaway(session))
+        self._situations.require_managed(session.subject.id)
+        return session
 
     async def _end_runaway(self, session: TrackedSession) -> ActionRecord:
         session_id, now = session.subject.id, self._clock.now()
         if session.verdict is None:
             return _declined_end(session_id, "it was not judged yet")
-        found = HealingCase(
+        case = self._cases.get(session_id) or HealingCase(
             session_id=session_id, work="", project="", code=None, opened_at=now.wall, code_since=now.wall
         )
-        case = self._cases.get(session_id) or found
-        # How long it takes too much, and whether it makes progress meanwhile, was looked at before.
+        # The gateway checked before how long it takes too much, and that it makes no progress.
         situation = replace(
             self._situations.build(session, case, now),
             code=FindingCode.RUNAWAY,
@@ -206,7 +205,7 @@ class Healer:
         return await self._reviver.end_process(session_id)
 
     async def _treat_confirmed(self, session: TrackedSession) -> ActionRecord:
-        """Treat it; if it has only just been found, once more when that has lasted."""
+        """Treat a session; if its finding is too new, once more when that has lasted."""
         decision = await self._treat_one(session.subject.id)
         if decision is not None and 0 < (decision.again_seconds or 0.0) <= self._rules().confirm_seconds:
             await self._clock.sleep(decision.again_seconds or 0.0)
@@ -225,32 +224,37 @@ class Healer:
             known = await self._cases.open(session, self._code_of(session))
         if known is not None:
             work = f"{session_id}@{self._clock.now().wall:.3f}"
-            anew = replace(known, work=work, approved=True, given_up=False, revivals=0, revived_at=None)
-            anew = replace(anew, happened=happened)
-            await self._cases.release(known, anew, by)
+            approved = replace(
+                known,
+                work=work,
+                approved=True,
+                happened=happened,
+                given_up=False,
+                revivals=0,
+                revived_at=None,
+            )
+            await self._cases.release(known, approved, by)
         return self._action_record(session, await self._treat_one(session_id, asked=True))
 
     def _action_record(self, session: TrackedSession, decision: HealingDecision | None) -> ActionRecord:
         """The result of a treatment, for the caller that requested it."""
         session_id = session.subject.id
         case = self._cases.get(session_id)
+        outcome = ActionOutcome.DECLINED
         if decision is None or case is None:
             runtime = session.presence
             why = why_final(runtime.heir, by_gateway=runtime.by_gateway)
             words = (
                 STOPPED_TEXT.format(why=why, id=session_id) if runtime.stopped else "nothing is wrong with it"
             )
-            return ActionRecord(session_id, ActionKind.RESUME, session_id, ActionOutcome.DECLINED, words)
-        if decision.step not in ACTING_STEPS:
-            return ActionRecord(
-                session_id, ActionKind.RESUME, session_id, ActionOutcome.DECLINED, decision.reason
-            )
-        return ActionRecord(
-            session_id, ActionKind.RESUME, session_id, self._reviver.last_outcome(session_id), case.did
-        )
+        elif decision.step not in ACTING_STEPS:
+            words = decision.reason
+        else:
+            outcome, words = self._reviver.last_outcome(session_id), case.did
+        return ActionRecord(session_id, ActionKind.RESUME, session_id, outcome, words)
 
     def recheck_all(self) -> None:
-        """Something that holds for every session has changed: a pause, a mode."""
+        """Treat every open case again, after a change that concerns them all, such as a pause."""
         for session_id in self._cases.ids():
             self._scheduler.schedule(session_id)
 
@@ -271,7 +275,7 @@ class Healer:
             return None
         known = self._cases.get(session_id)
         if known is not None and is_asked_anew(known, session.activity):
-            # A person asked for something else: the budget of the task before does not count.
+            # A person asked for something else: that is another task, with a budget of its own.
             await self._cases.close(await self._cases.release(known, known, CONTINUED_BY))
         code = self._code_of(session)
         case = await self._cases.open(session, code)
@@ -286,7 +290,7 @@ class Healer:
             case = await self._cases.join_incident(session, case)
             await self._carry_out(session, case, decision, asked=asked)
         elif decision.again_seconds is not None and self._situations.is_shared(session, code):
-            # The alert about the cause covers this session too; if its problem passes, it leaves again.
+            # The alert about the cause covers this session, too. If its problem passes, it leaves the incident.
             await self._cases.join_incident(session, case, RESUMES_SOON)
         if self._situations.is_cause_over(session, code, now):
             await self._cases.leave_incident(session_id)
@@ -305,9 +309,9 @@ class Healer:
         return (self._wait_for_probe(session, case.code) if decision.spends else None) or decision
 
     async def _judged_session(self, session_id: SessionId) -> TrackedSession | None:
-        """The session, if it exists and was judged; `on_judged` follows when it is."""
+        """The session, if it exists and was judged. `on_judged` is called later if it was not."""
         if session_id in self._registry.old_logs and session_id in self._cases:
-            # Lists fold it for its age, but its problem is still known.
+            # The registry folds it for its age, but its case is open.
             self._registry.unfold(session_id, True)
         session = self._registry.sessions.get(session_id)
         if session is None:
@@ -315,7 +319,7 @@ class Healer:
         return session if session is not None and session.verdict and session.record else None
 
     def _wait_for_probe(self, session: TrackedSession, code: FindingCode | None) -> HealingDecision | None:
-        """In an outage one session goes first: the only resume of another would be wasted."""
+        """In an outage one session goes first: the only resume of the others would be wasted."""
         wait_seconds = self._outage_probe.wait_seconds(
             session.subject.id, self._situations.origin(session, code)
         )
@@ -325,7 +329,7 @@ class Healer:
         return self._code_of(session) is not None or self._situations.loss_origin(session) is not None
 
     def _code_of(self, session: TrackedSession) -> FindingCode | None:
-        """Its problem. An agent that ended after its resume and before its task is dead without a finding."""
+        """The code of its problem. An agent that ended between its resume and the end of its task has no finding."""
         if session.verdict is not None and session.verdict.findings:
             return session.verdict.findings[0].code
         case = self._cases.get(session.subject.id)
@@ -383,24 +387,24 @@ class Healer:
     ) -> None:
         """Report the action or its failure, once."""
         await self._cases.record_action(case, decision)
-        # It may have been reported before any action was possible; a person who asks for it knows of it.
-        news = replace(case, logged=False, told=asked and before.told)
+        # The action is new even if its problem was reported. A person who asked for it needs no second alert, and waits
+        # for the answer now.
+        unreported = replace(case, logged=False, told=asked and before.told)
         if asked:
-            # A person waits for the answer.
-            news = replace(news, outcome_due_at=None)
+            unreported = replace(unreported, outcome_due_at=None)
         if case.declined:
             self._outage_probe.on_not_revived(case.session_id)
-            await self._report(session, case if before.declined else news, decision, ActionTaken.NONE)
+            await self._report(session, case if before.declined else unreported, decision, ActionTaken.NONE)
             return
         if decision.spends:
             self._reviver.limiter.record_result(gave_up=False)
         if decision.spends or before.code is None:
-            await self._report(session, news, decision, ActionTaken.REVIVAL_ATTEMPTED)
+            await self._report(session, unreported, decision, ActionTaken.REVIVAL_ATTEMPTED)
         if case.heir is not None and case.revival_seen:
             await self._on_replaced(case, case.heir)
 
     async def _on_replaced(self, case: HealingCase, heir: SessionId) -> None:
-        """Another conversation replaced it and was not seen at work yet: this one ended without a recovery."""
+        """Close the case of a session that another conversation replaced: it ended without a recovery."""
         await self._cases.leave_incident(case.session_id, stop_reason(heir))
         await self._cases.close(case)
 
@@ -431,7 +435,7 @@ class Healer:
         return reported
 
     async def _check_recovery(self, session: TrackedSession) -> None:
-        """The finding of a session is gone. The problem ends when the turn has ended well."""
+        """Check a session whose finding is gone. Its problem ends when the turn has ended well."""
         case = self._cases.get(session.subject.id)
         if case is None:
             return
@@ -453,7 +457,7 @@ class Healer:
         if case.calm_since is None:
             in_outage = self._cases.is_in_outage(session.subject.id)
             if in_outage and session.activity.in_turn and not is_answered(session.activity):
-                # In an outage a turn that has begun proves nothing yet.
+                # In an outage a new turn without a reply proves nothing yet.
                 return
             if not await self._is_recovered(session, case):
                 return
@@ -468,14 +472,16 @@ class Healer:
             await self._cases.close(case)
 
     async def _is_recovered(self, session: TrackedSession, case: HealingCase) -> bool:
-        """Whether it recovered. One that only ended leaves its incident with the reason; one that is held, or hidden by a
-        dialog, keeps its case."""
+        """Whether it recovered. If it only ended, it leaves its incident with the reason.
+
+        A session that is held, or whose problem a dialog hides, keeps its case.
+        """
         assert session.verdict is not None, "judged before it is treated"
         now = self._clock.now()
         ending = ending_of(case, session.verdict, session.activity, session.presence, now)
         if ending is None:
             return False
-        if ending == WELL:
+        if ending == RECOVERED:
             return True
         if ending.in_seconds > 0:
             self._scheduler.schedule(case.session_id, ending.in_seconds)

@@ -41,7 +41,7 @@ class EventHistory(Protocol):
 
 
 class CaseIssues:
-    """Sessions of one incident take turns; those of others do not wait for them."""
+    """Files one issue at a time for each incident."""
 
     def __init__(
         self, clock: Clock, incidents: Incidents, history: EventHistory, tracker: IssueTracker | None
@@ -53,7 +53,7 @@ class CaseIssues:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def file(self, session: TrackedSession, case: HealingCase) -> HealingCase:
-        """The case with the issue of its incident, or with its own; without one if none is wanted or possible."""
+        """The case with the issue of its incident, or its own; without one if none is wanted, or it was not filed."""
         incident = self._incidents.of(case.session_id)
         if incident is None:
             return await self._file(session, case)
@@ -61,14 +61,14 @@ class CaseIssues:
             known = self._incidents.of(case.session_id) or incident
             if known.issue_url is not None:
                 return replace(case, issue_url=known.issue_url)
-            filed = await self._file(session, case)
-            if filed.issue_url is not None:
+            case = await self._file(session, case)
+            if case.issue_url is not None:
                 newest = self._incidents.of(case.session_id) or known
-                await self._incidents.update(replace(newest, issue_url=filed.issue_url))
-            return filed
+                await self._incidents.update(replace(newest, issue_url=case.issue_url))
+            return case
 
     async def record_action(self, case: HealingCase, decision: HealingDecision) -> Incident | None:
-        """Its incident with the action, or why there is none; None if it is in no incident."""
+        """Store the action, or why there is none, in its incident, and return that; None if it is in none."""
         incident = self._incidents.of(case.session_id)
         if incident is None:
             return None
@@ -77,11 +77,10 @@ class CaseIssues:
         return incident if treated == incident else await self._incidents.update(treated)
 
     def on_resolved(self, incident: Incident) -> None:
-        """No session joins it any more."""
+        """Drop the lock of an incident: no session joins it any more."""
         self._locks.pop(incident.id, None)
 
     async def _file(self, session: TrackedSession, case: HealingCase) -> HealingCase:
-        """Never later than the issue tracker's own deadline."""
         now = self._clock.now().wall
         tried_lately = case.filed_at is not None and now - case.filed_at < FILE_AGAIN_SECONDS
         if self._tracker is None or case.issue_url is not None or case.code is None or tried_lately:
@@ -105,10 +104,10 @@ class CaseIssues:
 
 
 def _newest_calls(events: Sequence[Event]) -> Iterator[tuple[str, str, str, str]]:
-    """The newest calls: when, which tool, about what, and how it ended."""
+    """The newest calls: time, tool, input and result."""
     ends = {each.call: each for each in events if isinstance(each, CallEnded)}
     started = [each for each in events if isinstance(each, CallStarted)]
     for call in started[-CALLS_FILED_MAX:]:
         end = ends.get(call.call)
-        how = "open" if end is None else "error" if end.is_error else "ok"
-        yield iso(call.at), call.tool, safe(call.input.decode(errors="replace")), how
+        result = "open" if end is None else "error" if end.is_error else "ok"
+        yield iso(call.at), call.tool, safe(call.input.decode(errors="replace")), result

@@ -22,7 +22,7 @@ from wakeful.incidents.critical_event import (
 )
 from wakeful.incidents.model import Cause, Incident
 from wakeful.judging.findings import MEANINGS, Notice
-from wakeful.judging.session_record import SessionRecord
+from wakeful.judging.summary import still_running_text
 from wakeful.sessions.session import TrackedSession
 
 
@@ -58,11 +58,13 @@ class HealingNotifier:
         await self._write(event)
 
     async def notify(
-        self, incident: Incident, case: HealingCase, record: SessionRecord, decision: HealingDecision
+        self, incident: Incident, case: HealingCase, session: TrackedSession, decision: HealingDecision
     ) -> float | None:
-        asked = case.code is not None and MEANINGS[case.code, record.state].notice is Notice.NEEDS_YOU
-        if asked and incident.cause is Cause.SESSION:
-            # Alerted as a question, with its own delay.
+        record = session.record
+        assert record is not None, "judged before it is treated"
+        is_question = case.code is not None and MEANINGS[case.code, record.state].notice is Notice.NEEDS_YOU
+        if is_question and incident.cause is Cause.SESSION:
+            # The attention monitor alerts about it, with its own delay.
             return None
         codes = {str(incident.cause), *((str(case.code),) if case.code is not None else ())}
         if self._mute_pause.is_muted(record, codes, self._clock.now().wall):
@@ -77,7 +79,14 @@ class HealingNotifier:
             kind, key = AlertKind.TROUBLE, given_up_key(incident) if case.given_up else incident.id
         paused = self._mute_pause.current_pause
         paused_by = paused.by if paused is not None else None
-        text = case_alert_text(case, record, decision, mode=self._mode, paused_by=paused_by)
+        text = case_alert_text(
+            case,
+            record,
+            decision,
+            mode=self._mode,
+            paused_by=paused_by,
+            still_running=still_running_text(session.presence.orphans),
+        )
         digest = digest_entry_of(record, case.code or incident.cause)
         await self._notifier.raise_alert(key, text, None, kind=kind, digest=digest)
         return None

@@ -22,19 +22,19 @@ REVIVALS_MAX: Final = 1
 BUDGET_SECONDS: Final = 7 * 86_400.0
 # A client that continues by itself does so within this time after its limit is lifted.
 LIMIT_GRACE_SECONDS: Final = 60.0
-# A revived session shows itself within this time; sixteen clients starting at once took 45 s.
+# A revived session is seen within this time; sixteen clients that started at once took 45 s.
 REVIVED_SECONDS: Final = 120.0
 # The outcome of a resume is known by then: silence is a finding after ten minutes. One message reports both.
 OUTCOME_SECONDS_MAX: Final = 900.0
-# An agent of the hub that cannot be seen, or starts, is asked about again after this.
+# The check interval for an agent of the hub that is unknown or starting.
 AGENT_SECONDS: Final = 2.0
-# A runaway that made progress this lately is left alone: it costs, but it works.
+# A runaway that made progress within this time is left alone: it costs, but it works.
 PROGRESS_SECONDS: Final = 600.0
-BREAKER_OPEN: Final = "too many revivals failed lately: none is tried for a while"
+BREAKER_OPEN: Final = "too many resumes failed lately: Wakeful tries none for a while"
 
 
 class HealerObserves(WorldError, code="healer-observes", http_status=409, exit_code=1):
-    """The mode is observe: Wakeful acts on nothing. What you decided is kept and done once daemon.mode is mine, after a start."""
+    """The mode is observe, so Wakeful takes no action. Your decision is saved. Wakeful applies it after a restart with daemon.mode mine."""
 
 
 class HealingStep(StrEnum):
@@ -57,7 +57,7 @@ ACTING_STEPS: Final = frozenset(
 
 
 class AgentRecovery(StrEnum):
-    """What its agent of the hub is declared, and able, to have done about a session that ended with it."""
+    """How a session comes back that ended with its agent of the hub, by the agent's declaration and state."""
 
     NOTIFY = "tell"
     # It may be resumed, but not now: its state is unknown, or it is starting.
@@ -66,26 +66,26 @@ class AgentRecovery(StrEnum):
 
 
 class Situation(Struct, frozen=True, kw_only=True):
-    """What is true of the session now. Seconds are awake seconds up to now."""
+    """The facts about a session now. Seconds count up to now."""
 
     code: FindingCode | None
     state: State
     agent: ProcessState
     managed: bool
     for_seconds: float = 0.0
-    # Since when what was found is so, by the session's own evidence.
+    # How long the finding lasts, by the session's own evidence.
     found_seconds: float | None = None
     since_progress_seconds: float = 0.0
-    # Of the calls that had not come back, the worst.
+    # The worst effect of the interrupted calls.
     effect: Effect | None = None
-    # Its conversation is there to go on in.
+    # Its conversation exists, so it can go on.
     resumable: bool = True
-    # A new conversation can be started for it: a client that was asked, not a command that would simply run twice.
+    # A new conversation can be started for it: its program is a client, not a command that would run twice.
     renewable: bool = True
     place_gone: bool = False
     # A person's stop is final.
     stopped: bool = False
-    # Reboot or server death took an idle session along.
+    # It was idle, and a reboot or the death of its tmux server ended it.
     lost: bool = False
     limit_in_seconds: float | None = None
     # The agent of the hub that hosts it.
@@ -96,14 +96,14 @@ class Situation(Struct, frozen=True, kw_only=True):
 
 
 class CaseHistory(Struct, frozen=True, kw_only=True):
-    """What was done about this problem before, on the same task."""
+    """The earlier actions about this problem, on the same task."""
 
     steered_seconds_ago: float | None = None
-    # None also once it was seen well since.
+    # None also once it was seen healthy since.
     revived_seconds_ago: float | None = None
-    # When its revival began: what is so since then is no remainder of what it was revived for.
+    # A finding that began after its revival is a new failure.
     revival_began_seconds_ago: float | None = None
-    # Its new process was seen: if that is gone now, it is a failure of its own.
+    # Its new process was seen: if that is gone now, it failed again.
     revival_seen: bool = False
     revivals: int = 0
     # A person has read what was interrupted and said yes.
@@ -113,7 +113,7 @@ class CaseHistory(Struct, frozen=True, kw_only=True):
 
 
 class HealingRules(Struct, frozen=True, kw_only=True):
-    """What the operator allows."""
+    """The actions that the operator allows."""
 
     mode: str = "mine"
     revive_runaways: bool = False
@@ -123,19 +123,19 @@ class HealingRules(Struct, frozen=True, kw_only=True):
 
     @property
     def may_act(self) -> bool:
-        """Whether anything at all is done without a person."""
+        """Whether Wakeful may act without a person."""
         return self.mode != "observe" and self.paused_by is None
 
 
 class HealingDecision(Struct, frozen=True):
-    """What to do, why, and when to ask again if nothing changes until then."""
+    """The step, its reason, and when to ask again if nothing changes until then."""
 
     step: HealingStep
     reason: str
     again_seconds: float | None = None
-    # Whether it uses up the work's one revival.
+    # Whether it spends the one revival of the task.
     spends: bool = False
-    # Whether people hear of it although it is only waited.
+    # Whether a WAIT is reported to people, too.
     tells: bool = False
 
 
@@ -143,7 +143,7 @@ _Rule = Callable[[Situation, CaseHistory, HealingRules], HealingDecision | None]
 
 
 def plan(situation: Situation, history: CaseHistory, rules: HealingRules) -> HealingDecision:
-    """The first rule that has an answer decides."""
+    """The decision of the first rule that has one."""
     for rule in RULES:
         decision = rule(situation, history, rules)
         if decision is not None:
@@ -153,9 +153,9 @@ def plan(situation: Situation, history: CaseHistory, rules: HealingRules) -> Hea
 
 def _nothing_wrong(now: Situation, _history: CaseHistory, _rules: HealingRules) -> HealingDecision | None:
     """Nothing is wrong: wait."""
-    return (
-        HealingDecision(HealingStep.WAIT, "nothing is wrong") if now.code is None and not now.lost else None
-    )
+    if now.code is not None or now.lost:
+        return None
+    return HealingDecision(HealingStep.WAIT, "nothing is wrong")
 
 
 def _stopped_by_person(now: Situation, _history: CaseHistory, _rules: HealingRules) -> HealingDecision | None:
@@ -164,22 +164,22 @@ def _stopped_by_person(now: Situation, _history: CaseHistory, _rules: HealingRul
 
 
 def _not_allowed(now: Situation, _history: CaseHistory, rules: HealingRules) -> HealingDecision | None:
-    """The mode forbids it, or the session was merely found: tell."""
+    """The mode forbids it, or the session is not managed: alert."""
     if rules.mode == "observe":
         return HealingDecision(HealingStep.NOTIFY, "the mode is observe: Wakeful acts on nothing")
-    # A session that an agent of the hub hosts was not merely found: `_hosted_by_agent` decides about it.
+    # `_hosted_by_agent` decides about a session that an agent of the hub hosts.
     if not now.managed and now.agent_name is None and rules.mode != "all":
-        return HealingDecision(HealingStep.NOTIFY, "it was found, not handed over")
+        return HealingDecision(HealingStep.NOTIFY, "not managed by Wakeful")
     return None
 
 
 def _hosted_by_agent(now: Situation, _history: CaseHistory, _rules: HealingRules) -> HealingDecision | None:
-    """An agent of the hub hosts it: tell, unless it is gone and its declaration says that Wakeful brings it back."""
+    """An agent hosts it: alert, unless it is gone and its declaration lets Wakeful resume it."""
     if now.agent_name is None or now.managed:
         return None
     if now.agent is ProcessState.DEAD and now.agent_way is AgentRecovery.WAIT:
         return HealingDecision(
-            HealingStep.WAIT, f"agent {now.agent_name} cannot be brought back yet", AGENT_SECONDS
+            HealingStep.WAIT, f"agent {now.agent_name} cannot be resumed yet", AGENT_SECONDS
         )
     if now.agent is ProcessState.DEAD and now.agent_way is AgentRecovery.REVIVE:
         return None
@@ -189,35 +189,35 @@ def _hosted_by_agent(now: Situation, _history: CaseHistory, _rules: HealingRules
 
 
 def _given_up(_now: Situation, history: CaseHistory, _rules: HealingRules) -> HealingDecision | None:
-    """Given up before: that stays, until a person acts or a turn ends well."""
-    return HealingDecision(HealingStep.NOTIFY, "it was given up") if history.given_up else None
+    """Given up before: no action until a person acts or a turn ends well."""
+    return HealingDecision(HealingStep.NOTIFY, "Wakeful gave up on it") if history.given_up else None
 
 
 def _usage_limited(now: Situation, history: CaseHistory, _rules: HealingRules) -> HealingDecision | None:
-    """A usage limit: tell, and wait for its end; without a known end, only tell."""
+    """A usage limit: alert and wait for its end; without a known end, only alert."""
     if now.code is not FindingCode.USAGE_LIMITED:
         return None
     if now.limit_in_seconds is None:
-        return HealingDecision(HealingStep.NOTIFY, "nobody said when the limit is lifted")
-    if now.limit_in_seconds + LIMIT_GRACE_SECONDS > 0:
-        rest = now.limit_in_seconds + LIMIT_GRACE_SECONDS
-        reason = f"the limit is lifted in {format_length(max(0.0, now.limit_in_seconds))}, then it is continued once"
-        return HealingDecision(HealingStep.WAIT, reason, rest, tells=True)
+        return HealingDecision(HealingStep.NOTIFY, "the end of the usage limit is unknown")
+    wait_seconds = now.limit_in_seconds + LIMIT_GRACE_SECONDS
+    if wait_seconds > 0:
+        reason = f"the limit ends in {format_length(max(0.0, now.limit_in_seconds))}; then Wakeful continues it once"
+        return HealingDecision(HealingStep.WAIT, reason, wait_seconds, tells=True)
     return (
-        HealingDecision(HealingStep.NOTIFY, "it was continued once")
+        HealingDecision(HealingStep.NOTIFY, "Wakeful continued it once already")
         if history.continued_after_limit
         else None
     )
 
 
 def _notify_only(now: Situation, _history: CaseHistory, rules: HealingRules) -> HealingDecision | None:
-    """Findings whose act is to tell, a login or twins: tell. So is a runaway that makes progress."""
+    """Findings that only a person can fix, such as a login or twins: alert. Also a runaway that makes progress."""
     if now.code is None:
         return None
     if now.code is FindingCode.RUNAWAY:
         if rules.revive_runaways or now.since_progress_seconds > PROGRESS_SECONDS:
             return None
-        return HealingDecision(HealingStep.NOTIFY, "it runs away but makes progress", PROGRESS_SECONDS)
+        return HealingDecision(HealingStep.NOTIFY, "a runaway, but it makes progress", PROGRESS_SECONDS)
     act = MEANINGS[now.code, now.state].act
     if act is HealingAction.REVIVE or now.code is FindingCode.USAGE_LIMITED:
         return None
@@ -225,37 +225,38 @@ def _notify_only(now: Situation, _history: CaseHistory, rules: HealingRules) -> 
 
 
 def _unconfirmed(now: Situation, _history: CaseHistory, rules: HealingRules) -> HealingDecision | None:
-    """Not sure yet: wait until it has lasted."""
+    """Not confirmed yet: wait until it has lasted."""
     if now.agent is ProcessState.UNKNOWN:
-        return HealingDecision(HealingStep.NOTIFY, "nobody knows whether its process lives")
+        return HealingDecision(HealingStep.NOTIFY, "it is unknown whether its process is alive")
     missing = rules.confirm_seconds - now.for_seconds
-    return HealingDecision(HealingStep.WAIT, "it may pass", missing) if missing > 0 else None
+    return HealingDecision(HealingStep.WAIT, "it may end by itself", missing) if missing > 0 else None
 
 
 def _paused(_now: Situation, _history: CaseHistory, rules: HealingRules) -> HealingDecision | None:
-    """Paused: tell, and wait."""
+    """Paused: alert and wait."""
     if rules.paused_by is None:
         return None
     return HealingDecision(HealingStep.NOTIFY, f"PAUSED by {rules.paused_by}")
 
 
 def _nothing_to_resume(now: Situation, _history: CaseHistory, _rules: HealingRules) -> HealingDecision | None:
-    """Its folder is gone, or its program would only run twice: tell."""
+    """Its folder is gone, or its program would only run twice: alert."""
     if now.place_gone:
         return HealingDecision(HealingStep.NOTIFY, "its working directory is gone")
     if not now.resumable and not now.renewable:
         return HealingDecision(
-            HealingStep.NOTIFY, "its program keeps no conversation, and nobody asked to run it twice"
+            HealingStep.NOTIFY,
+            "its program has no conversation to resume, and running it again was not requested",
         )
     return None
 
 
 def _just_revived(now: Situation, history: CaseHistory, _rules: HealingRules) -> HealingDecision | None:
-    """Revived a moment ago, here or by somebody else: wait and see, unless it was seen alive and failed again."""
+    """Resumed a moment ago, by Wakeful or another: wait, unless it was seen alive and failed again."""
     ago = history.revived_seconds_ago
     if ago is None or ago >= REVIVED_SECONDS or (history.revival_seen and _has_failed_again(now, history)):
         return None
-    return HealingDecision(HealingStep.WAIT, "it was revived just now", REVIVED_SECONDS - ago)
+    return HealingDecision(HealingStep.WAIT, "it was resumed just now", REVIVED_SECONDS - ago)
 
 
 def _has_failed_again(now: Situation, history: CaseHistory) -> bool:
@@ -266,50 +267,54 @@ def _has_failed_again(now: Situation, history: CaseHistory) -> bool:
 
 
 def _interrupted_effect(now: Situation, history: CaseHistory, _rules: HealingRules) -> HealingDecision | None:
-    """It ended inside a call that may have changed something elsewhere: a person decides."""
+    """It ended during a call that may have changed something elsewhere: a person decides."""
     if now.effect in (None, Effect.LOCAL) or history.approved:
         return None
-    return HealingDecision(HealingStep.HOLD, "a call was cut off that may have had effects elsewhere")
+    return HealingDecision(HealingStep.HOLD, "an interrupted call may have had effects elsewhere")
 
 
 def _limit_lifted(now: Situation, _history: CaseHistory, _rules: HealingRules) -> HealingDecision | None:
-    """A limit is lifted and the client does not go on by itself: continue it once; that is no revival."""
+    """A limit has ended and the client does not continue by itself: continue it once. That spends no resume."""
     if now.code is not FindingCode.USAGE_LIMITED:
         return None
     step = HealingStep.STEER if now.agent is ProcessState.ALIVE else HealingStep.RESUME
-    return HealingDecision(step, "the limit is lifted and its client does not go on by itself")
+    return HealingDecision(step, "the limit has ended, and the client does not continue by itself")
 
 
 def _lost_with_host(now: Situation, _history: CaseHistory, _rules: HealingRules) -> HealingDecision | None:
-    """An idle session whose host or tmux server went: bring it back; no work was cut off, so nothing is spent."""
+    """An idle session whose host or tmux server is gone: resume it. No task was interrupted, so that spends no resume."""
     if not now.lost or now.code is not None:
         return None
     if not now.resumable:
-        return HealingDecision(HealingStep.FRESH, "what hosted it is gone, and nothing was ever asked of it")
-    return HealingDecision(HealingStep.RESUME, "what hosted it is gone")
+        return HealingDecision(
+            HealingStep.FRESH, "its host or tmux server is gone, and it never had a prompt"
+        )
+    return HealingDecision(HealingStep.RESUME, "its host or tmux server is gone")
 
 
 def _steer_first(now: Situation, history: CaseHistory, rules: HealingRules) -> HealingDecision | None:
-    """A loop or a cascade of a living agent: a word first, and time to heed it."""
+    """A loop or an error cascade of a live agent: a corrective prompt first, and time to react."""
     if now.code not in (FindingCode.LOOP, FindingCode.ERROR_CASCADE) or now.agent is not ProcessState.ALIVE:
         return None
     if history.steered_seconds_ago is None:
-        return HealingDecision(HealingStep.STEER, "a word may be enough", rules.steer_seconds)
-    rest = rules.steer_seconds - history.steered_seconds_ago
+        return HealingDecision(HealingStep.STEER, "send a corrective prompt first", rules.steer_seconds)
+    left = rules.steer_seconds - history.steered_seconds_ago
     return (
-        HealingDecision(HealingStep.WAIT, "it was told and has time to heed it", rest) if rest > 0 else None
+        HealingDecision(HealingStep.WAIT, "it got a corrective prompt and has time to react", left)
+        if left > 0
+        else None
     )
 
 
 def _budget_spent(_now: Situation, history: CaseHistory, _rules: HealingRules) -> HealingDecision | None:
-    """The one revival of this work is spent: give up, and say so."""
+    """The one resume of this task is spent: give up and alert."""
     if history.revivals < REVIVALS_MAX:
         return None
-    return HealingDecision(HealingStep.GIVE_UP, "it failed again after it was revived")
+    return HealingDecision(HealingStep.GIVE_UP, "it failed again after it was resumed")
 
 
 def _breaker_open(now: Situation, _history: CaseHistory, _rules: HealingRules) -> HealingDecision | None:
-    """Too many revivals failed lately: tell, and wait for a while."""
+    """Too many resumes failed lately: alert and wait for a while."""
     if now.breaker_seconds <= 0:
         return None
     return HealingDecision(HealingStep.NOTIFY, BREAKER_OPEN, now.breaker_seconds)
@@ -337,19 +342,19 @@ RULES: Final[tuple[_Rule, ...]] = (
 
 
 def revive_rule(now: Situation) -> HealingDecision:
-    """Nothing gentler is left: the one revival. In place where the agent can still listen, else by a new process."""
+    """Nothing gentler is left: the one resume. In place if the agent can still take a prompt, else in a new process."""
     if now.code is FindingCode.POISONED_CONVERSATION:
-        return HealingDecision(HealingStep.FRESH, "this conversation fails whatever it is asked", spends=True)
+        return HealingDecision(HealingStep.FRESH, "this conversation fails with every prompt", spends=True)
     if now.agent is ProcessState.ALIVE and now.code is FindingCode.TURN_FAILED:
         return HealingDecision(HealingStep.STEER, "its turn failed and it waits", spends=True)
     if now.agent is ProcessState.ALIVE and now.code in _INTERRUPTIBLE:
-        return HealingDecision(HealingStep.INTERRUPT, "its turn leads nowhere", spends=True)
+        return HealingDecision(HealingStep.INTERRUPT, "its turn makes no progress", spends=True)
     if now.resumable:
-        return HealingDecision(HealingStep.RESUME, "its conversation can go on", spends=True)
-    return HealingDecision(HealingStep.FRESH, "there is no conversation to return to", spends=True)
+        return HealingDecision(HealingStep.RESUME, "its conversation can continue", spends=True)
+    return HealingDecision(HealingStep.FRESH, "it has no conversation to resume", spends=True)
 
 
-# The agent itself is well: only its turn has to end.
+# The agent itself is healthy: only its turn has to end.
 _INTERRUPTIBLE: Final = frozenset(
     {FindingCode.LOOP, FindingCode.ERROR_CASCADE, FindingCode.TOOL_WEDGED, FindingCode.RUNAWAY}
 )

@@ -1,8 +1,8 @@
 """Limits how fast sessions are resumed, and sends one session first as a probe in an outage.
 
 Fifty agents that start at once overload the host they return to. So resumes follow one at a time after a
-burst, and stop for a while when the given-up ones of the last ten minutes exceed a fifth of the resumed ones.
-In an outage one session is resumed and the others wait for its reply: a task has one resume, and it would be
+burst. They stop for a while when the given-up sessions of the last ten minutes exceed a fifth of the resumed
+ones. In an outage one session is resumed and the others wait for its reply: a task has one resume, and it would be
 lost. The probe is in memory only; after a restart another session becomes the probe.
 """
 
@@ -18,7 +18,7 @@ from wakeful.healing.case import is_answered
 from wakeful.incidents.model import Cause, Origin
 from wakeful.sessions.registry import SessionRegistry
 
-# The brake: more than a fifth given up within ten minutes.
+# The breaker opens if more than a fifth were given up within ten minutes.
 BREAKER_SECONDS: Final = 600.0
 BREAKER_SHARE: Final = 0.2
 # Below this many a share means nothing.
@@ -26,7 +26,7 @@ BREAKER_RESULTS_MIN: Final = 5
 
 
 class RevivalLimiter:
-    """A bucket of tokens, refilled by time, with a brake."""
+    """A token bucket, refilled by time, with a circuit breaker."""
 
     def __init__(self, clock: Clock, every_seconds: float, burst: int) -> None:
         self._clock = clock
@@ -38,7 +38,7 @@ class RevivalLimiter:
         self._results: deque[tuple[float, bool]] = deque()
 
     async def acquire(self) -> None:
-        """Return when it is this one's turn; first come, first served."""
+        """Wait for a token; first come, first served."""
         async with self._lock:
             now = self._clock.now().awake
             full_at = max(self._full_at, now) + self._every_seconds
@@ -48,12 +48,12 @@ class RevivalLimiter:
             self._full_at = full_at
 
     def record_result(self, *, gave_up: bool) -> None:
-        """One was resumed; or one that had been resumed is given up."""
+        """Count a session that was resumed, or one that was given up after its resume."""
         self._results.append((self._clock.now().awake, gave_up))
 
     @property
     def breaker_seconds(self) -> float:
-        """For how long nothing more should be resumed; 0 while most come back."""
+        """For how long no session should be resumed; 0 while most come back."""
         now = self._clock.now().awake
         while self._results and now - self._results[0][0] > BREAKER_SECONDS:
             self._results.popleft()
@@ -64,7 +64,7 @@ class RevivalLimiter:
         return failed[0] + BREAKER_SECONDS - now
 
 
-# Causes that no session can change, and whose end one session finds out for all.
+# Causes that no session can change. One session can test for all whether they are over.
 OUTAGES: Final = frozenset({Cause.NETWORK, Cause.PROVIDER_OUTAGE})
 CHECK_SECONDS: Final = 15.0
 
@@ -78,38 +78,36 @@ class ProbeState(Struct):
 
 
 class OutageProbe:
-    """Asked before a revival is spent."""
-
     def __init__(self, clock: Clock, registry: SessionRegistry) -> None:
         self._clock = clock
         self._registry = registry
         self._probes: dict[str, ProbeState] = {}
 
     def wait_seconds(self, session_id: SessionId, origin: Origin) -> float:
-        """0: it may go, perhaps as the first; else when to ask again."""
+        """How long a session has to wait before its resume; 0: none, and it may be the probe."""
         if origin.cause not in OUTAGES:
             return 0.0
-        road = self._probes.setdefault(origin.key, ProbeState())
-        self._check_probe(road)
-        if road.is_answered or road.probe_session == session_id:
+        probe = self._probes.setdefault(origin.key, ProbeState())
+        self._check_probe(probe)
+        if probe.is_answered or probe.probe_session == session_id:
             return 0.0
-        if road.probe_session is not None:
+        if probe.probe_session is not None:
             return CHECK_SECONDS
-        rest_seconds = road.closed_until - self._clock.now().awake
-        if rest_seconds <= 0:
-            road.probe_session = session_id
-        return max(rest_seconds, 0.0)
+        closed_seconds = probe.closed_until - self._clock.now().awake
+        if closed_seconds <= 0:
+            probe.probe_session = session_id
+        return max(closed_seconds, 0.0)
 
     def on_not_revived(self, session_id: SessionId) -> None:
-        """It was not resumed: another session may become the probe."""
-        for road in self._probes.values():
-            if road.probe_session == session_id:
-                road.probe_session = None
+        """A session was not resumed: another one may become the probe."""
+        for probe in self._probes.values():
+            if probe.probe_session == session_id:
+                probe.probe_session = None
 
     def on_given_up(self, session_id: SessionId, origin: Origin) -> None:
-        """It went and failed: no other session follows for a while."""
+        """A resumed session failed: no other one follows for a while."""
         failed = [each for each in self._probes.values() if each.probe_session == session_id]
-        failed += [road] if (road := self._probes.get(origin.key)) is not None else []
+        failed += [probe] if (probe := self._probes.get(origin.key)) is not None else []
         for each in failed:
             each.probe_session, each.is_answered = None, False
             each.closed_until = self._clock.now().awake + BREAKER_SECONDS
@@ -117,11 +115,11 @@ class OutageProbe:
     def on_resolved(self, origin: Origin) -> None:
         self._probes.pop(origin.key, None)
 
-    def _check_probe(self, road: ProbeState) -> None:
-        if road.probe_session is None or road.is_answered:
+    def _check_probe(self, probe: ProbeState) -> None:
+        if probe.probe_session is None or probe.is_answered:
             return
-        session = self._registry.sessions.get(road.probe_session)
+        session = self._registry.sessions.get(probe.probe_session)
         if session is None or session.presence.stopped:
-            road.probe_session = None
+            probe.probe_session = None
         else:
-            road.is_answered = is_answered(session.activity)
+            probe.is_answered = is_answered(session.activity)

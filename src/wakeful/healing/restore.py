@@ -31,11 +31,11 @@ NEEDS_APPROVAL: Final = (
 
 
 class NotLost(OperatorError, code="not-lost", http_status=409, exit_code=1):
-    """{shown} is not brought back: {reason}."""
+    """{shown} cannot be resumed: {reason}."""
 
 
 class LostSession(Struct, frozen=True):
-    """A session that was taken along. Without `skipped` it can be brought back."""
+    """A session that ended with its host or tmux server. `skipped`: why it cannot be resumed."""
 
     session_id: SessionId
     name: str
@@ -46,8 +46,6 @@ class LostSession(Struct, frozen=True):
 
 
 class Restorer:
-    """For a person's command; acts through the controller, as everything does."""
-
     def __init__(
         self,
         registry: SessionRegistry,
@@ -65,12 +63,12 @@ class Restorer:
         self._situations = situations
 
     def list_lost(self) -> list[LostSession]:
-        """Every session that a reboot or a dead tmux server took along, by name."""
+        """Every session that a reboot or a dead tmux server ended, by name."""
         found = [each for session in self._registry.sessions.values() for each in self._find_lost(session)]
         return sorted(found, key=lambda each: (each.name, each.session_id))
 
     async def resume(self, text: str) -> ActionRecord:
-        """Resume one of them, in its turn. Raises NotLost, and the errors of a resume."""
+        """Resume one of them, once the limiter allows it. Raises NotLost, and the errors of a resume."""
         session = self._registry.find(text)
         session_id = session.subject.id
         lost = next(self._find_lost(session), None)
@@ -81,15 +79,12 @@ class Restorer:
         await self._limiter.acquire()
         self._situations.restoring_sessions.add(session_id)
         try:
-            return await self._resume(session)
+            if self._managed_sessions.find(session_id) is None:
+                pane = session.presence.pane
+                await self._controller.adopt(session_id, named=pane.session if pane is not None else None)
+            return await self._controller.resume(session_id)
         finally:
             self._situations.restoring_sessions.discard(session_id)
-
-    async def _resume(self, session: TrackedSession) -> ActionRecord:
-        session_id, pane = session.subject.id, session.presence.pane
-        if self._managed_sessions.find(session_id) is None:
-            await self._controller.adopt(session_id, named=pane.session if pane is not None else None)
-        return await self._controller.resume(session_id)
 
     def _find_lost(self, session: TrackedSession) -> Iterator[LostSession]:
         identity, runtime = session.subject, session.presence

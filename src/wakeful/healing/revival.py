@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from wakeful.control.controller import SessionController, brief_of
-from wakeful.control.gate import ActionRecord
+from wakeful.control.gate import ActionKind, ActionRecord
 from wakeful.control.ownership import ManagedSessions
 from wakeful.core.clock import Clock
 from wakeful.core.decoding import json_decoder
@@ -40,17 +40,20 @@ from wakeful.healing.plan import OUTCOME_SECONDS_MAX, REVIVALS_MAX, HealingDecis
 from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.healing.situation import AgentHosts
 from wakeful.judging.findings import FindingCode
+from wakeful.judging.turn_state import TurnPhase
 from wakeful.sessions.session import TrackedSession
 from wakeful.storage.base import ActionOutcome, Note, Store
 from wakeful.storage.note_decoding import decode_note_values
 
-# A ready agent is found in its pane within this time, also on a busy host.
+# A started agent is ready in its pane within this time, also on a busy host.
 AGENT_READY_SECONDS_MAX: Final = 30.0
 AGENT_POLL_SECONDS: Final = 0.1
-# Each attempt to deliver the brief is stored.
+# The pause between attempts to deliver the brief. Each one is stored.
 AGENT_AGAIN_SECONDS: Final = 1.0
+# A client writes a prompt into its log within 0.4 s; on two busy cores it took up to ten times that.
+BRIEF_LOGGED_SECONDS: Final = 4.0
 _decode: Final = json_decoder(Revival)
-REVIVED_BY_OTHER_DAEMON: Final = "another daemon on this store brings it back"
+REVIVED_BY_OTHER_DAEMON: Final = "another daemon with this store resumes it"
 
 log = logging.getLogger("wakeful.healing")
 
@@ -62,20 +65,20 @@ class Reviver:
         clock: Clock,
         store: Store,
         controller: SessionController,
-        asked: SessionController,
+        person_controller: SessionController,
         managed_sessions: ManagedSessions,
         limiter: RevivalLimiter,
-        past: EventHistory,
+        history: EventHistory,
     ) -> None:
         self._clock = clock
         self._store = store
         self._budget = RevivalBudget(store)
         self._controller = controller
-        # For a person's orders: a pause does not stop this one.
-        self._person_controller = asked
+        # For a person's commands: a pause does not stop this one.
+        self._person_controller = person_controller
         self._managed_sessions = managed_sessions
         self.limiter = limiter
-        self._history = past
+        self._history = history
         self._agent_hosts: list[AgentHosts] = []
         self._outcomes: dict[SessionId, ActionOutcome] = {}
         # Actions since the start, by step and outcome.
@@ -85,11 +88,11 @@ class Reviver:
         self._agent_hosts.append(hosts)
 
     def last_outcome(self, session_id: SessionId) -> ActionOutcome:
-        """The outcome of this daemon's last action on it."""
+        """The outcome of the last action of this daemon on a session."""
         return self._outcomes.get(session_id, ActionOutcome.UNVERIFIED)
 
     async def end_process(self, session_id: SessionId) -> ActionRecord:
-        """End the process of a runaway; no person asked, so a pause stops this."""
+        """End the process of a runaway. No person asked, so a pause prevents it."""
         return await self._controller.end_process(session_id)
 
     async def revive(
@@ -97,7 +100,7 @@ class Reviver:
     ) -> HealingCase | None:
         """Carry out a step within the budget; returns the case with the result. `asked`: a person wants it.
 
-        None: the problem passed while this waited for its turn; a session that goes on is not disturbed.
+        None: the problem passed while this waited for the limiter, so nothing was done.
         """
         await self.limiter.acquire()
         if _has_passed(session, case):
@@ -154,26 +157,51 @@ class Reviver:
     async def finish(self, session: TrackedSession, case: HealingCase, revival: Revival) -> HealingCase:
         """Continue a resume that a crash interrupted: perform it, or conclude from what was seen."""
         if revival.stage is RevivalStage.DONE and case.revival_id == revival.id:
-            # Stored before the restart: the case has newer facts.
+            # The case has this result, and newer facts.
             return case
         if revival.stage is RevivalStage.DONE:
             return self._with_result(case, revival, ActionOutcome(revival.outcome), revival.words, spent=True)
         managed = self._managed_sessions.find(revival.session_id)
         last_at = session.activity.last_at
-        heard_since = last_at is not None and last_at.wall >= revival.began_at
-        follows = managed is not None and managed.epoch > revival.epoch and session.presence.living_processes
+        has_events_since = last_at is not None and last_at.wall >= revival.began_at
+        is_living = bool(session.presence.living_processes)
+        if _was_cut_short(session, revival) and (not is_living or revival.step is HealingStep.INTERRUPT):
+            # Its only event since is that this resume ended its turn.
+            has_events_since = False
+        has_new_process = managed is not None and managed.epoch > revival.epoch and is_living
         # A new conversation is found by the id of its resume, so a second start is safe.
-        if revival.step is HealingStep.FRESH or (not heard_since and not follows):
+        if revival.step is HealingStep.FRESH or (not has_events_since and not has_new_process):
             await self.limiter.acquire()
             return await self.carry_out(session, case, revival)
-        words = "Wakeful ended in the middle of it; the session was heard since"
-        await self._conclude(revival, ActionOutcome.CONFIRMED, words)
-        self.outcome_counts[revival.step, ActionOutcome.CONFIRMED] += 1
-        return self._with_result(case, revival, ActionOutcome.CONFIRMED, words, spent=True)
+        outcome, words = (
+            ActionOutcome.CONFIRMED,
+            "Wakeful ended in the middle of it; the session was heard since",
+        )
+        if has_new_process and managed is not None and not self._controller.is_per_turn(managed):
+            outcome, words = await self._brief_unless_begun(session, case, revival) or (outcome, words)
+        await self._conclude(revival, outcome, words)
+        self.outcome_counts[revival.step, outcome] += 1
+        return self._with_result(case, revival, outcome, words, spent=True)
+
+    async def _brief_unless_begun(
+        self, session: TrackedSession, case: HealingCase, revival: Revival
+    ) -> tuple[ActionOutcome, str] | None:
+        """Send its brief to a client that was started, unless it has it: None if a turn has begun since, or it ended."""
+        until = self._clock.now().awake + BRIEF_LOGGED_SECONDS
+        while not _has_begun_turn(session, revival) and self._clock.now().awake < until:
+            await self._clock.sleep(AGENT_POLL_SECONDS)
+        if _has_begun_turn(session, revival) or not session.presence.living_processes:
+            return None
+        id_ = revival.session_id
+        started = ActionRecord(
+            revival.id, ActionKind.RESUME, id_, ActionOutcome.CONFIRMED, "its agent runs already"
+        )
+        told = await self._brief_agent(self._controller, session, started, self._context(session, case))
+        return told.outcome, told.words
 
     async def _conclude(self, revival: Revival, outcome: ActionOutcome, words: str) -> None:
         if outcome is ActionOutcome.DECLINED:
-            # Nothing was done: refund the budget.
+            # Nothing was done.
             await self._budget.refund(revival.work, _note(revival))
         else:
             done = replace(revival, stage=RevivalStage.DONE, outcome=outcome.value, words=words)
@@ -187,7 +215,7 @@ class Reviver:
         if outcome is ActionOutcome.DECLINED:
             return replace(case, did=f"could not {_VERBS[revival.step]}: {words}", declined=True)
         case = replace(case, declined=False)
-        did = f"{_ACTION_TEXTS[revival.step]}: {outcome} ({words})"
+        did = f"{_ACTION_TEXTS[revival.step]}{_OUTCOME_TEXTS[outcome]} ({words})"
         if not spent and revival.step is HealingStep.STEER:
             limited = case.code is FindingCode.USAGE_LIMITED
             return replace(case, did=did, steered_at=now, continued_after_limit=limited)
@@ -234,7 +262,7 @@ class Reviver:
     async def _brief_agent(
         self, controller: SessionController, session: TrackedSession, started: ActionRecord, context: str
     ) -> ActionRecord:
-        """Send a session its brief, once its agent of the hub runs again and can be reached."""
+        """Send a session its brief when its agent of the hub runs again and can be reached."""
         if started.outcome is not ActionOutcome.CONFIRMED:
             return started
         fault_point("heal.agent_started")
@@ -245,16 +273,17 @@ class Reviver:
         prompt = brief_of(session, self._clock.now().wall, context)
         if prompt is None:
             return started
-        told = await controller.deliver(session_id, prompt)
-        while told.outcome is ActionOutcome.DECLINED and self._clock.now().awake < until:
+        sent = await controller.deliver(session_id, prompt)
+        while sent.outcome is ActionOutcome.DECLINED and self._clock.now().awake < until:
             # Nothing was typed: a client that reports idle may not show its input line yet.
             await self._clock.sleep(AGENT_AGAIN_SECONDS)
-            told = await controller.deliver(session_id, prompt)
-        if told.outcome is ActionOutcome.INEFFECTIVE:
-            # A client that has just started may lose a paste. Enter was not pressed, and a draft would refuse it.
-            told = await controller.deliver(session_id, prompt)
-        outcome = told.outcome if told.outcome is ActionOutcome.CONFIRMED else ActionOutcome.UNVERIFIED
-        return replace(started, outcome=outcome, words=f"{started.words}; its prompt: {told.words}")
+            sent = await controller.deliver(session_id, prompt)
+        if sent.outcome is ActionOutcome.INEFFECTIVE:
+            # A client that has just started may lose a paste. Enter was not pressed, so a second one is safe: if the
+            # first is there after all, it is a draft, and the prompt is refused.
+            sent = await controller.deliver(session_id, prompt)
+        outcome = sent.outcome if sent.outcome is ActionOutcome.CONFIRMED else ActionOutcome.UNVERIFIED
+        return replace(started, outcome=outcome, words=f"{started.words}; its prompt: {sent.words}")
 
     async def _steer(self, controller: SessionController, case: HealingCase) -> ActionRecord:
         return await controller.deliver(case.session_id, steering_prompt(case.code))
@@ -271,52 +300,71 @@ class Reviver:
     async def _resume(
         self, controller: SessionController, session: TrackedSession, case: HealingCase
     ) -> ActionRecord:
-        """Stop the old process and see it dead; then a new one continues the conversation."""
+        """Stop the old process and verify that; then a new one continues the conversation."""
         if session.presence.living_processes or session.presence.orphans:
-            # Tools that outlived their agent are stopped too: it will run them again.
-            ended = await controller.stop(case.session_id, final=False)
-            if ended.outcome is not ActionOutcome.CONFIRMED and session.presence.living_processes:
-                return ended
-            still = controller.running_tools_text(case.session_id)
-            if ended.outcome is not ActionOutcome.CONFIRMED and still:
+            # Tools that outlived their agent are stopped, too: it will run them again.
+            stopped = await controller.stop(case.session_id, final=False)
+            if stopped.outcome is not ActionOutcome.CONFIRMED and session.presence.living_processes:
+                return stopped
+            running = controller.running_tools_text(case.session_id)
+            if stopped.outcome is not ActionOutcome.CONFIRMED and running:
                 # Retried later: after the tool has ended, its agent can run it again.
-                return replace(ended, outcome=ActionOutcome.DECLINED, words=still)
+                return replace(stopped, outcome=ActionOutcome.DECLINED, words=running)
             fault_point("heal.stopped")
         context = self._context(session, case)
         resumed = await controller.resume(case.session_id, context=context, approved=True)
-        still = controller.running_tools_text(case.session_id)
-        return replace(resumed, words=f"{resumed.words}; {still}") if still else resumed
+        running = controller.running_tools_text(case.session_id)
+        return replace(resumed, words=f"{resumed.words}; {running}") if running else resumed
 
     async def _start_fresh(
         self, controller: SessionController, session: TrackedSession, case: HealingCase, key: str
     ) -> ActionRecord:
         if session.presence.living_processes:
-            ended = await controller.stop(case.session_id, final=False)
-            if ended.outcome is not ActionOutcome.CONFIRMED:
-                return ended
+            stopped = await controller.stop(case.session_id, final=False)
+            if stopped.outcome is not ActionOutcome.CONFIRMED:
+                return stopped
         return await controller.start_replacement(case.session_id, self._context(session, case), key)
 
     def _context(self, session: TrackedSession, case: HealingCase) -> str:
         if case.code is None:
             return CALLS_HAPPENED if case.happened else ""
         events = self._history.read_last_events(case.session_id, EVENTS_RECALLED_MAX)
-        why, remote = reason_text(case, session.verdict), completed_remote_calls(events)
-        return revival_context(why, case.issue_url, remote, happened=case.happened)
+        reason, remote = reason_text(case, session.verdict), completed_remote_calls(events)
+        return revival_context(reason, case.issue_url, remote, happened=case.happened)
 
 
 _ACTION_TEXTS: Final = {
-    HealingStep.STEER: "told it to go on",
-    HealingStep.INTERRUPT: "cut its turn short",
+    HealingStep.STEER: "sent a prompt to continue",
+    HealingStep.INTERRUPT: "interrupted its turn",
     HealingStep.RESUME: "resumed its conversation",
-    HealingStep.FRESH: "began anew",
+    HealingStep.FRESH: "started a new conversation",
+}
+
+_OUTCOME_TEXTS: Final = {
+    ActionOutcome.CONFIRMED: "",
+    ActionOutcome.UNVERIFIED: ": unconfirmed",
+    ActionOutcome.INEFFECTIVE: ": no effect",
+    ActionOutcome.DECLINED: ": refused",
 }
 
 _VERBS: Final = {
-    HealingStep.STEER: "tell it to go on",
-    HealingStep.INTERRUPT: "cut its turn short",
+    HealingStep.STEER: "send a prompt to continue",
+    HealingStep.INTERRUPT: "interrupt its turn",
     HealingStep.RESUME: "resume its conversation",
-    HealingStep.FRESH: "begin anew",
+    HealingStep.FRESH: "start a new conversation",
 }
+
+
+def _has_begun_turn(session: TrackedSession, revival: Revival) -> bool:
+    since = session.activity.turn_since
+    return since is not None and since.wall >= revival.began_at
+
+
+def _was_cut_short(session: TrackedSession, revival: Revival) -> bool:
+    """Whether the last that its log says is that its turn was interrupted, since the resume began."""
+    activity = session.activity
+    since = activity.phase_since
+    return activity.phase is TurnPhase.INTERRUPTED and since is not None and since.wall >= revival.began_at
 
 
 def _note(revival: Revival) -> Note:

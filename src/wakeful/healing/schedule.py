@@ -15,9 +15,9 @@ from wakeful.core.errors import WakefulError
 from wakeful.core.ids import SessionId
 from wakeful.core.waiting import wait_for_event_or_deadline
 
-# After a refusal by the store or a tool, the next attempt follows after this.
+# After a refusal by the store or a tool, the treatment is tried again after this.
 RETRY_SECONDS: Final = 30.0
-# A bug that stays is met less and less often.
+# After a bug the interval doubles up to this.
 RETRY_SECONDS_MAX: Final = 3600.0
 
 log = logging.getLogger("wakeful.healing")
@@ -33,10 +33,10 @@ class TreatmentScheduler:
         self._clock = clock
         self._due: list[tuple[float, SessionId]] = []
         self._busy: dict[SessionId, asyncio.Future[Any]] = {}
-        # Due while they were being treated: treated once more.
+        # Sessions that became due during their treatment: they are treated once more.
         self._due_while_busy: set[SessionId] = set()
         self._wakeup = asyncio.Event()
-        # How often in a row each could not be treated because of a bug.
+        # Treatments in a row that failed because of a bug.
         self._failures: dict[SessionId, int] = {}
 
     def schedule(self, session_id: SessionId, in_seconds: float = 0.0) -> None:
@@ -44,16 +44,16 @@ class TreatmentScheduler:
         self._wakeup.set()
 
     def occupy(self, session_id: SessionId, treatment: asyncio.Future[Any]) -> None:
-        """Treat it nowhere else until this is done."""
+        """Register a treatment: no other one of this session starts until it is done."""
         self._busy[session_id] = treatment
         treatment.add_done_callback(lambda _done: self._on_done(session_id))
 
     async def run_alone(self, session_id: SessionId, treatment: Coroutine[Any, Any, T]) -> T:
         """Run this treatment once no other one runs. It is finished even if the caller is cancelled."""
         await self.wait_idle(session_id)
-        treated = asyncio.ensure_future(treatment)
-        self.occupy(session_id, treated)
-        return await asyncio.shield(treated)
+        task = asyncio.ensure_future(treatment)
+        self.occupy(session_id, task)
+        return await asyncio.shield(task)
 
     async def wait_idle(self, session_id: SessionId) -> None:
         """Wait until it is not being treated."""
@@ -93,7 +93,7 @@ class TreatmentScheduler:
             log.warning("%s could not be treated: %s", session_id, error)
             self.schedule(session_id, RETRY_SECONDS)
         except Exception:
-            # One session that cannot be treated must not keep the others from it, nor fill the log.
+            # One session that cannot be treated must not stop the others, nor fill the log.
             failures = self._failures.get(session_id, 0)
             if not failures:
                 log.exception("%s could not be treated", session_id)

@@ -80,15 +80,12 @@ class SituationBuilder:
         return next((name for each in self._agent_hosts if (name := each.agent_name_of(session_id))), None)
 
     def _agent_recovery(self, session_id: SessionId) -> AgentRecovery:
-        ways = (each.recovery_of(session_id) for each in self._agent_hosts)
-        return next((way for way in ways if way is not AgentRecovery.NOTIFY), AgentRecovery.NOTIFY)
+        recoveries = (each.recovery_of(session_id) for each in self._agent_hosts)
+        return next((each for each in recoveries if each is not AgentRecovery.NOTIFY), AgentRecovery.NOTIFY)
 
     def require_managed(self, session_id: SessionId) -> None:
         """Raises NotManaged; HostedByAgent, unless Wakeful may restart its agent."""
-        if (
-            self._managed_sessions.find(session_id) is not None
-            or self._agent_recovery(session_id) is AgentRecovery.NOTIFY
-        ):
+        if self._agent_recovery(session_id) is AgentRecovery.NOTIFY:
             self._managed_sessions.get(session_id)
 
     async def refresh_ownership(self, session_id: SessionId) -> None:
@@ -113,7 +110,7 @@ class SituationBuilder:
             code=case.code,
             state=verdict.state,
             agent=verdict.agent,
-            # Wakeful does not resume what a person stopped and continues elsewhere.
+            # Wakeful does not resume a session that a person stopped, or continues elsewhere.
             managed=managed is not None and (case.approved or not managed.is_ended),
             for_seconds=_LONG_ENOUGH_SECONDS if case.approved else now.wall - case.code_since,
             found_seconds=now.wall - found.wall if found is not None else None,
@@ -146,7 +143,7 @@ class SituationBuilder:
         ]
 
     def loss_origin(self, session: TrackedSession) -> Origin | None:
-        """What ended an idle managed session, unless a person stopped or closed it.
+        """The cause that ended an idle managed session, unless a person stopped or closed it.
 
         A tmux server that Wakeful did not start may have ended because its last window was closed: that is no loss.
         """
@@ -164,17 +161,17 @@ class SituationBuilder:
         return origin
 
     def is_cause_over(self, session: TrackedSession, code: FindingCode | None, now: Instant) -> bool:
-        """Whether its cause is over by itself: a limit was lifted, and going on is up to its user."""
+        """Whether its cause is over: a limit was lifted. Only its user resumes an unmanaged session."""
         limit = session.activity.limit_until
         is_over = code is FindingCode.USAGE_LIMITED and limit is not None and limit.wall <= now.wall
         return is_over and self._managed_sessions.find(session.subject.id) is None
 
     def is_shared(self, session: TrackedSession, code: FindingCode | None) -> bool:
-        """Whether its cause is one that others suffer from as well."""
+        """Whether its cause can affect other sessions as well."""
         return self.origin(session, code).cause is not Cause.SESSION
 
     def origin(self, session: TrackedSession, code: FindingCode | None) -> Origin:
-        """The cause its problem is filed under."""
+        """The cause of its problem, which names its incident."""
         context = self._incident_context(session)
         if code is None:
             lost = cause_of_loss(session.presence, context)

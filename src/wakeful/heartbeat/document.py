@@ -1,8 +1,8 @@
 """Parses HEARTBEAT.md: strict YAML front matter, its fields, and the Markdown guidance.
 
-The YAML reader keeps the line of every value. It refuses anchors, aliases, tags, several documents, duplicate
-keys, tabs and deep nesting as it meets them, so nothing is ever expanded. Every refusal names the line and
-the right form. Fields are preferences only: a field that would grant, schedule, allow or own something is
+The YAML reader returns every value with its line. It refuses anchors, aliases, tags, several documents,
+duplicate keys, tabs and deep nesting while it reads, so nothing is ever expanded. Every refusal names the line
+and the right form. Fields are preferences only: a field that would grant, schedule, allow or own something is
 refused by name.
 """
 
@@ -170,14 +170,14 @@ FindZone = Callable[[str], tzinfo | None]
 
 def policy_of(entries: YamlMapping, body: str, find_zone: FindZone) -> HeartbeatPolicy:
     """The policy of these fields. Raises BadDocument."""
-    known = {
+    readers = {
         "version": _version,
         "enabled": _enabled,
         "summary": _summary,
         "preferences": lambda value: _preferences(value, find_zone),
         "context": _context,
     }
-    fields = _fields(entries, "", known)
+    fields = _fields(entries, "", readers)
     preferences, include = fields.pop("preferences", {}), fields.pop("context", ())
     return HeartbeatPolicy(body=body, include=include, **fields, **preferences)
 
@@ -297,8 +297,8 @@ def _time(value: YamlValue, name: str) -> str:
 
 
 def _context(value: YamlValue) -> tuple[Include, ...]:
-    included = _fields(value, "context.", {"include": _include}).get("include", ())
-    return tuple(included)
+    include: tuple[Include, ...] = _fields(value, "context.", {"include": _include}).get("include", ())
+    return include
 
 
 def _include(value: YamlValue) -> tuple[Include, ...]:
@@ -394,7 +394,7 @@ def _split_front_matter(text: str) -> tuple[str | None, str, int]:
 
 
 def _refuse_late_fence(lines: list[str]) -> None:
-    """Refuse a fence that is not in the first line: its fields, such as quiet hours, would be taken for guidance."""
+    """Refuse a fence that is not in the first line: its fields, such as quiet hours, would count as guidance."""
     for number, line in enumerate(lines, 1):
         text = line.strip("\ufeff \t")
         if text and not text.strip("-") and len(text) >= len(_FENCE):

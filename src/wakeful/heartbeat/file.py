@@ -32,7 +32,7 @@ NAME: Final = "HEARTBEAT.md"
 FOLDERS: Final = (".wakeful", "agents")
 # Without O_NONBLOCK, opening a FIFO would wait for its writer.
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
-# Files beside the zones, and zones that belong to no place.
+# Files beside the zones, and zones without a place.
 _NO_ZONES: Final = ("localtime", "posixrules", "Factory", "posix/", "right/")
 
 
@@ -56,7 +56,7 @@ class AgentHeartbeatFiles:
         self._trusts = trusts
 
     def stamp(self, agent: str, workdir: str | None) -> Stamp | None:
-        """Changes when the agent's file changes; None if there is no file."""
+        """The stamp of the agent's file; None if there is no file."""
         own, *others = candidates(self._state_dir, agent, workdir)
         stamp = first_stamp((own,))
         if stamp is None and (stamp := first_stamp(tuple(others))) is not None:
@@ -84,7 +84,7 @@ class AgentHeartbeatFiles:
     def zone(self, name: str) -> ZoneInfo:
         """The time zone that a valid file names."""
         zone = find_zone(name)
-        # The zone list changed since the file was read, or the snapshot is from another machine.
+        # Unknown if the list of zones changed after the file was read, or if the snapshot is from another machine.
         return zone if zone is not None else ZoneInfo("UTC")
 
 
@@ -105,8 +105,8 @@ def heartbeat_path_in(workdir: str, agent: str) -> HeartbeatPath:
 
 
 def heartbeat_path_from(path: str, home: str) -> HeartbeatPath | None:
-    """The file that this path names; None in the operator's own folder, or where no agent's file is read."""
-    whole = os.path.abspath(path)  # noqa: PTH100 - a link on the way must be seen, not followed
+    """The HEARTBEAT.md at this path; None in the operator's own folder, and for any other file."""
+    whole = os.path.abspath(path)  # noqa: PTH100 - a link in the path must not be followed
     root, *names = whole.rsplit("/", len(FOLDERS) + 2)
     if tuple(names[:-2]) != FOLDERS or names[-1] != NAME or whole.startswith(f"{home}/"):
         return None
@@ -123,18 +123,18 @@ def read_heartbeat(place: HeartbeatPath, bounds: Bounds) -> bytes:
 
 
 def candidates(home: str, name: str, workdir: str | None) -> tuple[str, ...]:
-    """The paths of this agent's file; the first that exists counts."""
+    """The possible paths of this agent's file; the first that exists counts."""
     own = f"{home}/agents/{name}/{NAME}"
     return (own,) if not workdir else (own, "/".join((workdir, *FOLDERS, name, NAME)))
 
 
 def first_stamp(paths: tuple[str, ...]) -> Stamp | None:
-    """The stamp of the first path that exists, whatever it is."""
+    """The stamp of the first path that exists, also if it is no regular file."""
     for path in paths:
         try:
             found = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError, ValueError):
-            # An agent's log may name anything as its folder, even with a NUL.
+            # An agent's log may name any text as its folder, even with a NUL.
             continue
         except OSError:
             # It exists and cannot be inspected: reading it gives the reason.

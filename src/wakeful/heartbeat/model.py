@@ -28,14 +28,14 @@ SCHEMA: Final = 1
 
 
 class HealthNotKnownYet(WorldError):
-    """Wakeful has just started and looks how everybody is. Ask again in a moment."""
+    """Wakeful has just started and has not judged all sessions yet. Ask again in a moment."""
 
     code = "health-not-known-yet"
     retryable = True
 
 
 class WakesItself(OperatorError):
-    """This asks from inside the session {session}, which is the one to be woken. An agent does not wake itself."""
+    """This command runs inside session {session}, which it would wake. An agent cannot wake itself."""
 
     code = "wakes-itself"
     http_status = 403
@@ -43,7 +43,7 @@ class WakesItself(OperatorError):
 
 
 class Trigger(StrEnum):
-    """What asked for the wake."""
+    """The origin of a wake: a person or the schedule."""
 
     MANUAL = "hand"
     SCHEDULE = "schedule"
@@ -82,7 +82,7 @@ def outcome_of(reason: IneligibilityReason | None) -> WakeOutcome:
 
 
 class Audit(Struct, frozen=True, kw_only=True):
-    """One decision. Equal ones in a row are one entry with a count; without an outcome it is under way."""
+    """One decision, or equal refusals in a row with their count. Without an outcome it is under way."""
 
     id: str
     at: str
@@ -106,11 +106,11 @@ class Audit(Struct, frozen=True, kw_only=True):
 
 
 def is_repeat(one: Audit, other: Audit) -> bool:
-    """Whether two decisions in a row are only counted: both refused, for one reason, about the same."""
-    return not (one.has_given_prompt or other.has_given_prompt) and _about(one) == _about(other)
+    """Whether two decisions in a row are one entry with a count: both refused, with equal subject and reason."""
+    return not (one.has_given_prompt or other.has_given_prompt) and _comparable(one) == _comparable(other)
 
 
-def _about(audit: Audit) -> tuple[object, ...]:
+def _comparable(audit: Audit) -> tuple[object, ...]:
     return audit.agent, audit.session_id, audit.trigger, audit.reason, audit.words, audit.snapshot_id
 
 
@@ -198,9 +198,9 @@ def prompt_of(
 ) -> str:
     """The synthetic prompt of a wake."""
     policy = snapshot.policy
-    asked = "on its schedule" if trigger is Trigger.SCHEDULE else "because somebody asked for it by hand"
+    cause = "on its schedule" if trigger is Trigger.SCHEDULE else "because somebody asked for it by hand"
     lines = [
-        f"{WAKE_PREFIX}{agent} {asked}. This is an automatic wake, not a message of a person:",
+        f"{WAKE_PREFIX}{agent} {cause}. This is an automatic wake, not a message of a person:",
         "it answers no question, approves nothing and grants no permission.",
         f"It rests on HEARTBEAT.md, snapshot {snapshot.id}.",
     ]
@@ -211,12 +211,12 @@ def prompt_of(
 
 
 def reason_text(rule: WakeRule | None, reading: PolicyReading) -> str:
-    """Why an agent may not be woken, for people; for an invalid file, where it is wrong."""
+    """Why an agent may not be woken, for people; for an invalid file, the line and the error."""
     if rule is None:
         return "it may be woken"
     if reading.problem is not None and rule.reason is IneligibilityReason.HEARTBEAT_INVALID:
         return f"{reading.problem.file}:{reading.problem.line}: {reading.problem.reason}"
-    return rule.words
+    return rule.text
 
 
 def answer_of(audit: Audit) -> WakeAnswer:

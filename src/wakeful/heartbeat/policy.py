@@ -1,9 +1,9 @@
 """Wake policy of HEARTBEAT.md: preferences within configured bounds, time windows, snapshots. Pure.
 
-A file contains preferences only; who runs what, with which tools, is decided elsewhere. A valid file becomes
-a snapshot, with an id and a digest over everything that shaped it. Wakes are allowed in active hours minus
-quiet windows, in the local time of the time zones that the windows name. At a clock change, an hour that is
-left out is in no window, and an hour that comes twice counts twice.
+A file contains preferences only; it defines no agent, command or tool. A valid file becomes a snapshot, with an
+id and a digest over everything that shaped it. Wakes are allowed in active hours minus quiet windows, in the
+local time of the time zones that the windows name. At a clock change, an hour that is left out is in no window,
+and an hour that comes twice counts twice.
 """
 
 import hashlib
@@ -30,13 +30,13 @@ class HeartbeatInvalid(OperatorError):
     exit_code = 1
 
 
-# The machine's fault, and perhaps temporary.
+# The cause is the machine, and perhaps temporary.
 class HeartbeatUnread(HeartbeatInvalid):
     """{file}:{line}: {reason}"""
 
 
 class Include(StrEnum):
-    """What a wake prompt may contain beside the file's own guidance."""
+    """Facts that a wake prompt may contain beside the file's own guidance."""
 
     SELF = "self"
     SESSION_HEALTH = "session_health"
@@ -110,19 +110,18 @@ class PolicyReading(Struct, frozen=True):
 
 
 def digest_of(policy: HeartbeatPolicy, bounds: Bounds) -> str:
-    """Over everything that shapes a wake: the schema, the policy with its guidance, and the bounds."""
+    """A digest of everything that shapes a wake: the schema, the policy with its guidance, and the bounds."""
     content = msgspec.json.encode([SCHEMA, policy, bounds], order="sorted")
     return hashlib.sha256(content).hexdigest()
 
 
 def clamp(policy: HeartbeatPolicy, bounds: Bounds) -> tuple[HeartbeatPolicy, tuple[ClampedPreference, ...]]:
     """The policy with its preferences moved into the bounds, and those that were moved."""
-    asked = policy.min_interval_seconds
-    if asked is None or asked >= bounds.min_interval_seconds:
+    preferred, lowest = policy.min_interval_seconds, bounds.min_interval_seconds
+    if preferred is None or preferred >= lowest:
         return policy, ()
-    given = bounds.min_interval_seconds
-    clamped = ClampedPreference(CLAMPED, "preferences.min_interval", f"{asked:g} s", f"{given:g} s")
-    return msgspec.structs.replace(policy, min_interval_seconds=given), (clamped,)
+    clamped = ClampedPreference(CLAMPED, "preferences.min_interval", f"{preferred:g} s", f"{lowest:g} s")
+    return msgspec.structs.replace(policy, min_interval_seconds=lowest), (clamped,)
 
 
 def snapshot_of(policy: HeartbeatPolicy, bounds: Bounds, path: str, at: str) -> HeartbeatSnapshot:
@@ -137,9 +136,9 @@ MINUTE_SECONDS: Final = 60
 # Since 1972 clocks everywhere change at a quarter of an hour of UTC, by whole quarters.
 QUARTER_SECONDS: Final = 15 * MINUTE_SECONDS
 DAY_SECONDS: Final = DAY_MINUTES * MINUTE_SECONDS
-# Without a clock change one day is like another; two leave room for a day with a clock change.
+# Without a clock change all days are equal; two days cover one with a clock change.
 STRETCH_SECONDS: Final = 2 * DAY_SECONDS
-# Zones with clock changes have them every year, and what two places share may depend on both.
+# Zones with clock changes have them every year, and windows in two zones may depend on the changes of both.
 HORIZON_DAYS: Final = 400
 
 Zones = Mapping[str, tzinfo]
@@ -159,10 +158,6 @@ def is_quiet(active: Sequence[Window], quiet: Sequence[Window], zones: Zones, wa
     if any(_contains(window, minutes[window.timezone]) for window in quiet):
         return True
     return bool(active) and not any(_contains(window, minutes[window.timezone]) for window in active)
-
-
-def is_in_window(window: Window, zone: tzinfo, wall: float) -> bool:
-    return _contains(window, _local_minute(zone, wall))
 
 
 def next_change(active: Sequence[Window], quiet: Sequence[Window], zones: Zones, wall: float) -> float | None:
@@ -222,7 +217,7 @@ class TrustedFiles(Protocol):
     """The files that a person trusts, by path and content."""
 
     def stamp(self) -> object | None:
-        """Changes when the list changes."""
+        """A value that changes with the list."""
 
     def is_trusted(self, path: str, content: bytes) -> bool:
         """Whether exactly this content is trusted at this path. Raises OperatorError if that cannot be determined."""

@@ -67,10 +67,10 @@ class WakeCycle:
         self._began_awake = clock.now().awake
         self._count = 0
 
-    def restore(self, given: Sequence[Instant]) -> None:
-        """Continue with the wakes that an earlier daemon sent within the cycle."""
-        if given:
-            self._began_awake, self._count = min(given).awake, len(given)
+    def restore(self, prompts: Sequence[Instant]) -> None:
+        """Continue with the times of the wakes that an earlier daemon sent within the cycle."""
+        if prompts:
+            self._began_awake, self._count = min(prompts).awake, len(prompts)
 
     @property
     def count(self) -> int:
@@ -83,14 +83,14 @@ class WakeCycle:
         self._count = self.count + 1
 
     def give_back(self) -> None:
-        """Nothing was sent, so another agent may be woken in this cycle."""
+        """Uncount a wake that sent nothing, so another agent may be woken in this cycle."""
         self._count = max(0, self.count - 1)
 
 
-# A check takes about as long, so a shorter wait for the end of a quiet window gains nothing.
+# A check takes about this long, so a shorter wait for the end of a quiet window gains nothing.
 CYCLE_SECONDS_MIN: Final = 0.05
 FORGET_SECONDS: Final = 3600.0
-# A client shows a prompt in its log within a second; one that does not for this long has lost it.
+# A client logs a prompt within a second; a prompt that is not logged after this time is lost.
 UNSHOWN_SECONDS_MAX: Final = 30.0
 RACED: Final = "a prompt began first"
 _READY: Final = WakeFacts(reach=Reachability(ours=True, path_open=True), health=Health.HEALTHY)
@@ -116,7 +116,7 @@ class WakeRules(Struct, frozen=True):
 
 
 class WakeControl(Struct, frozen=True):
-    """How wakes reach sessions, and what stops them. `automatic` is for scheduled wakes: a pause stops it."""
+    """The parts that send wakes, and those that prevent them. `automatic` is for scheduled wakes: a pause stops it."""
 
     gate: ActionGate
     controller: SessionController
@@ -143,7 +143,7 @@ class WakeService:
         self._clock = clock
         self._targets = targets
         self._policies = policies
-        self._audits = audits
+        self.audits = audits
         self._gate = control.gate
         self._controllers = {Trigger.MANUAL: control.controller, Trigger.SCHEDULE: control.automatic}
         self._judging_policy = judged_by
@@ -158,8 +158,8 @@ class WakeService:
     async def restore(self) -> None:
         """Continue where an earlier daemon stopped. Sessions have been judged by now."""
         await self._policies.restore()
-        await self._audits.restore()
-        self._cycle.restore(self._audits.prompts_within(self._rules.cycle_seconds))
+        await self.audits.restore()
+        self._cycle.restore(self.audits.prompts_within(self._rules.cycle_seconds))
         fault_point("wake.taken_up")
         self._ready = True
 
@@ -173,14 +173,14 @@ class WakeService:
     def of_session(self, session_id: SessionId) -> HeartbeatStatus | None:
         """The status of exactly this session; None if it is not managed."""
         target = self._targets.of_session(session_id)
-        if not self._ready or target.watched is None or not target.watched.subject.is_managed:
+        if not self._ready or target.session is None or not target.session.subject.is_managed:
             return None
         return self._status(target, self._policies.reading(target.agent, target.workdir))
 
     async def wake(
         self, name: str, trigger: Trigger = Trigger.MANUAL, *, caller: Caller = _no_caller
     ) -> WakeAnswer:
-        """Wake an agent, or answer why not. Raises WakesItself, BadAgentName; if the store refuses, nothing happens.
+        """Wake an agent, or answer why not. Raises WakesItself, BadAgentName, and the errors of the store.
 
         The caller is looked up only for a wake that would be sent.
         """
@@ -188,7 +188,7 @@ class WakeService:
         reading = self._policies.reading(target.agent, target.workdir)
         # No await from here to the reservation: of a thousand simultaneous requests, one goes on.
         rule = refusing_rule(self._facts(target, reading))
-        snapshot, session = reading.snapshot, target.watched
+        snapshot, session = reading.snapshot, target.session
         if rule is not None or session is None or snapshot is None:
             assert rule is not None, "a session and a policy, or a reason"
             return await self._refuse(target, reading, trigger, rule)
@@ -206,7 +206,7 @@ class WakeService:
         while True:
             pause_seconds = await self.cycle()
             if self._clock.now().awake >= forget_at:
-                await self._audits.forget_old()
+                await self.audits.forget_old()
                 forget_at = self._clock.now().awake + FORGET_SECONDS
             await self._clock.sleep(pause_seconds)
 
@@ -219,10 +219,10 @@ class WakeService:
         for name in self._targets.names():
             target = self._find_target(name)
             reading = self._policies.reading(name, target.workdir)
-            if reading.state is not PolicyState.VALID or target.watched is None or reading.snapshot is None:
+            if reading.state is not PolicyState.VALID or target.session is None or reading.snapshot is None:
                 continue
             now = self._clock.now()
-            due_at = self._due_at(target.watched, reading.snapshot.policy, now)
+            due_at = self._due_at(target.session, reading.snapshot.policy, now)
             if due_at <= now:
                 due.append((due_at, name))
             waits.append(self._wait_seconds(due_at, reading.snapshot.policy))
@@ -238,7 +238,7 @@ class WakeService:
             log.warning("agent %s was not woken: %s", name, error)
 
     def _wait_seconds(self, due_at: Instant, policy: HeartbeatPolicy) -> float:
-        """The time until it is due or until a quiet window ends; a whole cycle if neither is near."""
+        """The time until it is due, or until the quiet window ends in which it is due; without one, a whole cycle."""
         now = self._clock.now()
         if due_at > now:
             return due_at.awake - now.awake
@@ -251,15 +251,15 @@ class WakeService:
         return self._targets.find(name)
 
     def _facts(self, target: Target, reading: PolicyReading) -> WakeFacts:
-        session = target.watched
+        session = target.session
         if session is None or session.record is None:
             return WakeFacts(found=False)
         record, now = session.record, self._clock.now()
         policy = reading.snapshot.policy if reading.snapshot is not None else None
-        in_force = policy is not None and reading.state is PolicyState.VALID
+        is_valid = policy is not None and reading.state is PolicyState.VALID
         may_reach = record.managed or record.agent is not None
-        found = self._reach.reach(record.id) if may_reach else UNREACHABLE
-        reachability = replace(found, enabled=self._rules.enabled)
+        reachability = self._reach.reach(record.id) if may_reach else UNREACHABLE
+        reachability = replace(reachability, enabled=self._rules.enabled)
         # A session with one process per turn is stopped between turns and can be prompted.
         ended = record.state is State.STOPPED and not reachability.path_open
         return WakeFacts(
@@ -268,40 +268,38 @@ class WakeService:
             health=record.health,
             active_prompt=record.active_prompt or (not ended and self._has_unshown_prompt(session, now)),
             waking=record.id in self._waking,
-            quiet=in_force and policy is not None and self._policies.is_quiet(policy, now.wall),
+            quiet=is_valid and policy is not None and self._policies.is_quiet(policy, now.wall),
             cooling=(until := self._cooling_until(record.id, policy)) is not None and until > now,
             cycle_spent=self._cycle.count >= self._rules.wakes_per_cycle_max,
         )
 
     def _has_unshown_prompt(self, session: TrackedSession, now: Instant) -> bool:
-        """Whether a prompt was sent that its log does not show yet: the session looks idle and is not."""
+        """Whether a prompt was sent that its log does not show yet: the session seems idle and is not."""
         given_at, last_at = self._gate.last_prompt_at(session.subject.id), session.activity.last_at
         if given_at is None or now.seconds_since(given_at) > UNSHOWN_SECONDS_MAX:
             return False
         return last_at is None or last_at < given_at
 
     def _cooling_until(self, session_id: SessionId, policy: HeartbeatPolicy | None) -> Instant | None:
-        given_at = self._audits.last_prompt_at(session_id)
+        given_at = self.audits.last_prompt_at(session_id)
         if given_at is None:
             return None
         interval_seconds = policy.min_interval_seconds if policy is not None else None
         return given_at.plus(max(self._rules.cooldown_seconds, interval_seconds or 0.0))
 
     def _due_at(self, session: TrackedSession, policy: HeartbeatPolicy, now: Instant) -> Instant:
-        """An interval after its last wake or activity: a conversation is never interrupted."""
+        """One interval after its last wake or activity, so that no wake interrupts a conversation."""
         interval_seconds = policy.min_interval_seconds or self._rules.default_interval_seconds
-        last_at = latest((self._audits.last_prompt_at(session.subject.id), session.activity.last_at))
+        last_at = latest((self.audits.last_prompt_at(session.subject.id), session.activity.last_at))
         due_at = last_at.plus(interval_seconds) if last_at is not None else now
         return max(due_at, self._cooling_until(session.subject.id, policy) or due_at)
 
     async def _refuse(
         self, target: Target, reading: PolicyReading, trigger: Trigger, rule: WakeRule
     ) -> WakeAnswer:
-        words = reason_text(rule, reading)
+        text = reason_text(rule, reading)
         snapshot = reading.snapshot if reading.state is not PolicyState.MISSING else None
-        audit = await self._audits.write(
-            target.agent, target.session_id, trigger, rule.reason, words, snapshot
-        )
+        audit = await self.audits.write(target.agent, target.session_id, trigger, rule.reason, text, snapshot)
         return answer_of(audit)
 
     async def _wake_reserved(
@@ -343,8 +341,8 @@ class WakeService:
         fault_point("wake.reserved")
         result = _AttemptResult()
 
-        def overtaken() -> str | None:
-            """Called inside the gate, after the newest evidence was read: whether another turn began meanwhile."""
+        def race_reason() -> str | None:
+            """Whether another turn began meanwhile. The gate calls it after it read the newest evidence."""
             verdict = judge(session.activity, session.presence, self._judging_policy, self._clock.now())
             if verdict.active_prompt or self._gate.completed_count(session.subject.id) != acts_before:
                 result.was_raced = True
@@ -354,31 +352,31 @@ class WakeService:
         try:
             context = await self._context.of(target, snapshot.policy.include)
             prompt = prompt_of(target.agent, trigger, snapshot, context)
-            result.set_action(await self._deliver(trigger, session.subject.id, prompt, overtaken))
+            result.set_action(await self._deliver(trigger, session.subject.id, prompt, race_reason))
         except WakefulError as error:
-            result.has_failed, result.words = True, str(error)
+            result.has_failed, result.text = True, str(error)
         fault_point("wake.delivered")
         return answer_of(await self._conclude(audit, result))
 
     async def _deliver(
-        self, trigger: Trigger, session_id: SessionId, prompt: str, overtaken: Precondition
+        self, trigger: Trigger, session_id: SessionId, prompt: str, race_reason: Precondition
     ) -> ActionRecord:
-        """A program that reads line by line gets the prompt as one line."""
         controller = self._controllers[trigger]
         try:
-            return await controller.deliver(session_id, prompt, unless=overtaken)
+            return await controller.deliver(session_id, prompt, unless=race_reason)
         except LinesRefused:
-            return await controller.deliver(session_id, " ".join(prompt.split()), unless=overtaken)
+            # The program reads line by line, so it gets the prompt as one line.
+            return await controller.deliver(session_id, " ".join(prompt.split()), unless=race_reason)
 
     async def _reserve(
         self, agent: str, session_id: SessionId, snapshot: HeartbeatSnapshot, trigger: Trigger
     ) -> Audit | WakeRule:
-        """Record the wake before anything is done, or return why another daemon on this store goes first."""
+        """Record the wake before it is sent; returns the refusing rule if another daemon on this store was first."""
         for _ in range(2):
-            audit = await self._audits.reserve(agent, session_id, trigger, snapshot)
+            audit = await self.audits.reserve(agent, session_id, trigger, snapshot)
             if audit is not None:
                 return audit
-            await self._audits.reload()
+            await self.audits.reload()
             until = self._cooling_until(session_id, snapshot.policy)
             if until is not None and until > self._clock.now():
                 return _refusal_rule(replace(_READY, cooling=True))
@@ -387,8 +385,8 @@ class WakeService:
     async def _conclude(self, audit: Audit, result: "_AttemptResult") -> Audit:
         rule = refusing_rule(replace(_READY, raced=result.was_raced, failed=result.has_failed))
         reason = rule.reason if rule is not None else None
-        words = rule.words if rule is not None and result.was_raced else result.words
-        concluded = await self._audits.conclude(audit, outcome_of(reason), reason, safe(words))
+        text = rule.text if rule is not None and result.was_raced else result.text
+        concluded = await self.audits.conclude(audit, outcome_of(reason), reason, safe(text))
         fault_point("wake.concluded")
         return concluded
 
@@ -405,15 +403,15 @@ class WakeService:
             policy_snapshot=policy_snapshot(reading.snapshot) if reading.snapshot is not None else None,
             policy_problem=reading.problem,
             wake_state=self._wake_state(target, reading),
-            last_audit=self._audits.last(target.agent),
-            audits=tuple(self._audits.of(target.agent)),
+            last_audit=self.audits.last(target.agent),
+            audits=tuple(self.audits.of(target.agent)),
         )
 
     def _wake_state(self, target: Target, reading: PolicyReading) -> WakeState:
-        session, now = target.watched, self._clock.now()
+        session, now = target.session, self._clock.now()
         policy = reading.snapshot.policy if reading.snapshot is not None else None
         session_id = target.session_id
-        given_at = self._audits.last_prompt_at(session_id) if session_id is not None else None
+        given_at = self.audits.last_prompt_at(session_id) if session_id is not None else None
         cooling = self._cooling_until(session_id, policy) if session_id is not None else None
         quiet_until = next_wake = None
         if policy is not None and reading.state is PolicyState.VALID:
@@ -430,11 +428,11 @@ class WakeService:
         )
 
     def _quiet_until(self, policy: HeartbeatPolicy, wall: float) -> float | None:
-        """When the current quiet window ends; None outside one, or if it never ends."""
+        """The end of the current quiet window; None outside one, or if it never ends."""
         return self._policies.next_change(policy, wall) if self._policies.is_quiet(policy, wall) else None
 
     def _next_wake(self, session: TrackedSession, policy: HeartbeatPolicy, now: Instant) -> float | None:
-        """When it is due, or when the quiet window ends that it is due in; None if that never ends."""
+        """The time at which it is due, or the end of the quiet window in which it is due; None if that never ends."""
         due_at = self._due_at(session, policy, now)
         due_wall = max(due_at, now).wall
         return (
@@ -446,10 +444,10 @@ class _AttemptResult:
     def __init__(self) -> None:
         self.was_raced = False
         self.has_failed = False
-        self.words = ""
+        self.text = ""
 
     def set_action(self, record: ActionRecord) -> None:
-        self.words = record.words
+        self.text = record.words
         self.has_failed = record.outcome is not ActionOutcome.CONFIRMED and not self.was_raced
 
 

@@ -37,12 +37,11 @@ from wakeful.judging.wake_eligibility import IneligibilityReason, PolicyState
 from wakeful.storage.base import Note, Store
 
 KIND: Final = "wake"
-# Beyond this the oldest are dropped, however young: a thousand refused agents must not fill a disk.
+# Beyond this the oldest are dropped at any age: a thousand refused agents must not fill a disk.
 ENTRIES_MAX: Final = 20_000
-# The cooldown counts from a session's last wake, for 30 days at most, and the store keeps what was spent on
-# it as long: twice that.
+# A cooldown counts from a session's last wake and lasts 30 days at most. Its entry stays twice as long.
 LAST_GIVEN_SECONDS: Final = 60 * 86_400.0
-# The wake after another one is reserved once; the store itself forgets reservations after a month.
+# The wake after another one is reserved once; `prune` drops reservations after a month.
 FOR_EVER_SECONDS: Final = 315_360_000.0
 NOT_OBSERVED: Final = "Wakeful ended in its middle: nobody saw whether the prompt arrived"
 
@@ -85,12 +84,12 @@ class AuditLog:
         return self._last.get(agent)
 
     def last_prompt_at(self, session_id: SessionId) -> Instant | None:
-        """When the last prompt was sent to a session, or may have been."""
+        """The time at which the last prompt to a session was sent, or may have been."""
         prompts = self._prompts.get(session_id)
         return prompts[-1][1] if prompts else None
 
     def prompts_within(self, seconds: float) -> list[Instant]:
-        """The times of prompts to any session within the last `seconds`, also of those that may have been sent."""
+        """The times of prompts to any session within the last `seconds`, also if they only may have been sent."""
         now = self._clock.now()
         times = [self._clock.instant(each.wall) for each in self._entries.values() if each.has_given_prompt]
         return [at for at in times if now.seconds_since(at) < seconds]
@@ -105,13 +104,13 @@ class AuditLog:
         session_id: SessionId | None,
         trigger: Trigger,
         reason: IneligibilityReason,
-        words: str,
+        text: str,
         snapshot: HeartbeatSnapshot | None,
     ) -> Audit:
-        """Store a refusal durably; an equal one before it is counted instead."""
+        """Store a refusal durably, or count it if the decision before it is equal."""
         now = self._clock.now()
         audit = _audit(now, self._number(now), agent, session_id, trigger, snapshot)
-        audit = replace(audit, outcome=outcome_of(reason), reason=reason, words=words)
+        audit = replace(audit, outcome=outcome_of(reason), reason=reason, words=text)
         before = self._last.get(agent)
         if before is not None and is_repeat(before, audit):
             audit = replace(before, last_at=audit.at, wall=audit.wall, count=before.count + 1)
@@ -131,27 +130,27 @@ class AuditLog:
         """Store durably that a wake is under way. None: another daemon on this store was first."""
         now = self._clock.now()
         audit = _audit(now, self._number(now), agent, session_id, trigger, snapshot)
-        # Daemons that know the same last wake use the same key, and only one of them can spend it.
+        # Daemons with the same last wake use the same key, and only one of them can spend it.
         key = f"wake/{session_id}/{self._last_prompt_id(session_id) or 'first'}"
         self._remember(audit, now)
         try:
-            won = await self._store.spend_budget(
+            is_first = await self._store.spend_budget(
                 key, _note(audit), times_max=1, window_seconds=FOR_EVER_SECONDS
             )
         except WorldError:
             self._forget(audit)
             raise
-        if not won:
+        if not is_first:
             self._forget(audit)
             return None
         self._spent_keys[audit.id] = key
         return audit
 
     async def conclude(
-        self, audit: Audit, outcome: WakeOutcome, reason: IneligibilityReason | None, words: str
+        self, audit: Audit, outcome: WakeOutcome, reason: IneligibilityReason | None, text: str
     ) -> Audit:
         """Store the result of a decision that was under way. Without a prompt there is no cooldown."""
-        concluded = replace(audit, outcome=outcome, reason=reason, words=words)
+        concluded = replace(audit, outcome=outcome, reason=reason, words=text)
         self._remember(concluded, self._clock.now())
         key = self._spent_keys.pop(audit.id, None)
         if key is not None and not concluded.has_given_prompt:
@@ -165,7 +164,7 @@ class AuditLog:
         longest_seconds = max(self._retention_seconds, LAST_GIVEN_SECONDS)
         for audit in list(self._entries.values()):
             retention_seconds = longest_seconds if audit.id in newest else self._retention_seconds
-            # Dropping takes time, and an entry may have been counted up meanwhile.
+            # An entry may have been counted up while others were dropped.
             if audit.wall < now - retention_seconds and self._entries.get(audit.id) is audit:
                 await self._drop(audit)
         while len(self._entries) > ENTRIES_MAX:
@@ -193,8 +192,10 @@ class AuditLog:
         return {prompts[-1][0] for prompts in self._prompts.values() if prompts}
 
     def _number(self, now: Instant) -> int:
-        """The time in milliseconds, but above every earlier number: a restart reads decisions in the order of
-        their ids, however the clock was set between them."""
+        """The time in milliseconds, but above every earlier number.
+
+        A restart reads decisions in the order of their ids, also if the clock was set back between them.
+        """
         return max(int(now.wall * 1000), self._highest + 1)
 
     def _remember(self, audit: Audit, at: Instant) -> None:
@@ -212,7 +213,7 @@ class AuditLog:
             prompts[:] = [each for each in prompts if each[0] != audit.id]
 
     def _forget(self, audit: Audit) -> None:
-        """The decision could not be stored, so nothing is done on its basis."""
+        """Remove a decision that could not be stored, so that nothing depends on it."""
         self._remember(replace(audit, outcome=WakeOutcome.SKIPPED), self._clock.now())
         self._entries.pop(audit.id, None)
         self._last.pop(audit.agent, None)
@@ -302,7 +303,7 @@ class PolicyStore:
             state = PolicyState.VALID if snapshot.policy.enabled else PolicyState.DISABLED
             reading = PolicyReading(state, snapshot)
         except HeartbeatUnread as wrong:
-            # A failed read says nothing about the file: it is read again.
+            # A failed read allows no conclusion about the file: it is read again.
             return self._invalid(agent, wrong)
         except HeartbeatInvalid as wrong:
             reading = self._invalid(agent, wrong)
@@ -310,13 +311,13 @@ class PolicyStore:
         return reading
 
     async def save(self) -> None:
-        """Store new snapshots for a restart. If the store refuses, only that is lost."""
+        """Store new snapshots for a restart. If the store refuses, they are stored later."""
         for agent in list(self._unsaved):
             snapshot = self._unsaved[agent]
             try:
                 await self._store.save_note(Note(SNAPSHOT_KIND, agent, msgspec.json.encode(snapshot)))
             except WorldError as error:
-                log.warning("the snapshot of agent %s is not kept: %s", agent, error)
+                log.warning("the snapshot of agent %s was not stored: %s", agent, error)
                 return
             if self._unsaved.get(agent) is snapshot:
                 del self._unsaved[agent]
@@ -325,7 +326,7 @@ class PolicyStore:
         return is_quiet(policy.active_hours, policy.quiet_windows, self._zones(policy), wall)
 
     def next_change(self, policy: HeartbeatPolicy, wall: float) -> float | None:
-        """When a quiet window ends or begins; None if that never happens."""
+        """The next time at which a quiet window ends or begins; None if that never happens."""
         return next_change(policy.active_hours, policy.quiet_windows, self._zones(policy), wall)
 
     def _invalid(self, agent: str, wrong: HeartbeatInvalid) -> PolicyReading:

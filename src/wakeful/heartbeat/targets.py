@@ -27,12 +27,12 @@ class Target(Struct, frozen=True):
     """An agent's session, if it has one, and the folder of its own HEARTBEAT.md."""
 
     agent: str
-    watched: TrackedSession | None
+    session: TrackedSession | None
     workdir: str | None
 
     @property
     def session_id(self) -> SessionId | None:
-        return self.watched.subject.id if self.watched is not None else None
+        return self.session.subject.id if self.session is not None else None
 
 
 class DeclaredAgent(Struct, frozen=True):
@@ -57,7 +57,7 @@ class Targets:
         return sorted(named | set(self._declared_agents()))
 
     def find(self, name: str) -> Target:
-        """The target of a name. Raises BadAgentName for a text that is neither a name nor a session's id."""
+        """The target of a name. Raises BadAgentName for a text that is no name and no session's id."""
         parse_target(name)
         declared = self._declared_agents().get(name)
         session = max(self._sessions(name, declared), key=_last_active, default=None)
@@ -95,7 +95,7 @@ def _last_active(session: TrackedSession) -> tuple[float, str]:
 
 
 def _workdir(session: TrackedSession | None, declared: DeclaredAgent | None) -> str | None:
-    """The agent's folder on this host; a folder inside a container is none."""
+    """The agent's folder on this host; None for an agent in a container."""
     if declared is not None:
         return declared.spec.workdir or None if declared.spec.runtime == "tmux" else None
     if session is None:
@@ -117,14 +117,14 @@ SHOWN_MAX: Final = 5
 
 
 class WakeContext:
-    """Asks the store only for the facts that a file includes."""
+    """Gathers the facts that a file includes; it reads the store only for these."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def of(self, target: Target, wanted: Collection[Include]) -> dict[Include, str]:
         """The facts; none for an agent without a session. Raises the errors of the store."""
-        record = target.watched.record if target.watched is not None else None
+        record = target.session.record if target.session is not None else None
         if record is None:
             return {}
         makers = {

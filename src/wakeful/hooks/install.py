@@ -37,7 +37,7 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class SettingsChanged(WorldError, code="settings-changed", retryable=True):
-    """{path} was changed by somebody else just now. Nothing was written; try again."""
+    """Another program changed {path} at the same time. Nothing was written; try again."""
 
 
 def backup_of(path: Path) -> Path:

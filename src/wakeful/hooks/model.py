@@ -51,7 +51,7 @@ FILES: Final = {"claude": "settings.json", "codex": "hooks.json"}
 
 
 class NotOursToWrite(OperatorError, code="not-ours-to-write"):
-    """{path} is left alone: {reason}."""
+    """{path} was not changed: {reason}."""
 
 
 def command_for(spool: str) -> str:

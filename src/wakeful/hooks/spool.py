@@ -11,6 +11,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from math import inf
 from pathlib import Path
@@ -247,7 +248,7 @@ class HookSpoolSource:
             self.read_next()
 
     def on_changes(self, changes: FileChanges) -> None:
-        if changes.adds_folder_for(str(self._folder)):
+        if changes.needs_scan(str(self._folder)):
             self.scan()
             return
         inside = [Path(path) for path in changes.changed if path.startswith(f"{self._folder}/")]
@@ -263,7 +264,7 @@ class HookSpoolSource:
                 del unread[path]
                 self._read_report(Path(path))
         for path in self._surplus[-REPORTS_AT_ONCE_MAX:]:
-            Path(path).unlink(missing_ok=True)
+            _remove(Path(path))
         del self._surplus[-REPORTS_AT_ONCE_MAX:]
         self._has_more = bool(self._slots or self._unread or self._surplus)
         if self._has_more:
@@ -285,7 +286,7 @@ class HookSpoolSource:
         if hook is not None:
             self._report(hook, mtime, written_wall or mtime)
         if self._folders is not None and (hook is not None or not self._is_fresh(mtime)):
-            path.unlink(missing_ok=True)
+            _remove(path)
 
     def _is_admitted(self, session_id: SessionId) -> bool:
         """Whether a report counts. Reports about unknown sessions are limited per minute: ids are easy to invent."""
@@ -343,6 +344,12 @@ def _list_reports(folder: Path) -> Iterator[tuple[float, str]]:
                     yield mtime, each.path
     except OSError:
         return
+
+
+def _remove(path: Path) -> None:
+    """Remove a file from the spool. What cannot be removed, such as a folder, holds no report and stays."""
+    with suppress(OSError):
+        path.unlink()
 
 
 def _mtime(path: Path | os.DirEntry[str]) -> float | None:

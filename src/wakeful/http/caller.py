@@ -49,11 +49,11 @@ def classify_path(path: str) -> RequestClass:
 
 
 class CallerUnknown(OperatorError, code="caller-unseen", http_status=403, exit_code=1):
-    """It cannot be seen which process asks for this, and an agent may not decide. Keep the connection open until the answer, on this host."""
+    """The calling process is unknown, and agents may not decide. Connect from this host and keep the connection open until the answer."""
 
 
 class ApprovalOnlyInChat(OperatorError, code="only-in-chat", http_status=403, exit_code=1):
-    """Approvals are given in the chat alone here (`gateway.approve_only_in_chat`): approve it there."""
+    """Approvals are allowed only in the chat (`gateway.approve_only_in_chat`). Approve it there."""
 
 
 class RefusedDecision(Struct, frozen=True):

@@ -6,6 +6,7 @@ A connection that exceeds a limit gets a problem document if that is still possi
 import asyncio
 import logging
 import os
+import re
 import resource
 import socket
 import struct
@@ -41,6 +42,9 @@ IDLE_SECONDS_MIN: Final = 0.1
 JOINED_BYTES_MAX: Final = 64 * 1024
 # How long an answer may stay unread. A page of 10,000 sessions through a slow tunnel takes 15 s.
 STALL_SECONDS_MAX: Final = 30
+# Whole answers of one listener that wait for their readers: two lists of 10,000 sessions. A longer one may wait alone.
+UNREAD_BYTES_MAX: Final = 32 * 1024 * 1024
+_CONTENT_LENGTH: Final = re.compile(rb"\r\ncontent-length: ([0-9]+)\r\n")
 _CREDENTIALS: Final = struct.Struct("iII")
 _log: Final = logging.getLogger("wakeful.access")
 
@@ -52,11 +56,12 @@ def connections_max() -> int:
 
 class ListenerConnections(ServerState):
     """The connections of one listener. `idle` maps those that wait for a request, longest first, to the time
-    since when."""
+    since when, `unread` those whose client does not read, longest first, to the bytes of the answer."""
 
     def __init__(self) -> None:
         super().__init__()
         self.idle: dict[HttpConnection, float] = {}
+        self.unread: dict[HttpConnection, int] = {}
 
     def close_longest_idle(self, now: float) -> bool:
         """Close the connection that waits longest. False: all are busy or opened just now."""
@@ -66,6 +71,17 @@ class ListenerConnections(ServerState):
         del self.idle[longest]
         longest.transport.abort()
         return True
+
+    def add_unread(self, connection: "HttpConnection", answer_bytes: int) -> None:
+        """Close those that have not read for longest until the answers of all that wait are few enough bytes.
+
+        The whole answer counts: it is kept until its last part was sent.
+        """
+        self.unread[connection] = answer_bytes
+        while len(self.unread) > 1 and sum(self.unread.values()) > UNREAD_BYTES_MAX:
+            longest = next(iter(self.unread))
+            del self.unread[longest]
+            longest.transport.abort()
 
 
 def peer_of(sock: socket.socket) -> Peer | None:
@@ -103,6 +119,7 @@ class _HeadBufferingTransport:
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self.transport = transport
+        self.answer_bytes = 0
         self._head = b""
 
     def __getattr__(self, name: str) -> Any:
@@ -111,6 +128,8 @@ class _HeadBufferingTransport:
     def write(self, piece: bytes | memoryview) -> None:
         if isinstance(piece, bytes) and piece.startswith(b"HTTP/1.1 ") and piece[9:12] != b"100":
             self._head += piece
+            length = _CONTENT_LENGTH.search(piece)
+            self.answer_bytes = int(length[1]) if length is not None else 0
         elif self._head and len(piece) <= JOINED_BYTES_MAX:
             self.transport.write(self._head + piece)
             self._head = b""
@@ -158,7 +177,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_head_timer()
-        self._stall_timer.clear()
+        self._stop_stall_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -202,17 +221,18 @@ class HttpConnection(HttpToolsProtocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         self._stall_timer.set(STALL_SECONDS_MAX, self.transport.abort)
+        self._listener_connections.add_unread(self, self._buffering_transport.answer_bytes)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._stall_timer.clear()
+        self._stop_stall_timer()
 
     def timeout_keep_alive_handler(self) -> None:
         self._close_when_sent()
 
     def handle_websocket_upgrade(self) -> None:
         self._stop_head_timer()
-        self._stall_timer.clear()
+        self._stop_stall_timer()
         self.transport = self._buffering_transport.transport
         super().handle_websocket_upgrade()
 
@@ -229,6 +249,11 @@ class HttpConnection(HttpToolsProtocol):
         """A head has arrived, or none will."""
         self._head_timer.clear()
         self._listener_connections.idle.pop(self, None)
+
+    def _stop_stall_timer(self) -> None:
+        """The client reads, or has gone."""
+        self._stall_timer.clear()
+        self._listener_connections.unread.pop(self, None)
 
     def _on_head_timeout(self) -> None:
         """No complete head in time. If none was begun (idle, or an unread body) there is no answer."""

@@ -14,36 +14,36 @@ from wakeful.core.errors import OperatorError, OwnError, WakefulError, WorldErro
 
 
 class ForeignHost(OperatorError, code="foreign-host", http_status=403):
-    """This Host is not one of ours. Ask localhost or 127.0.0.1, at the port `wakeful status` shows."""
+    """Unknown Host header. Use localhost or 127.0.0.1, with the port from `wakeful status`."""
 
 
 class ForeignOrigin(OperatorError, code="foreign-origin", http_status=403):
-    """Pages of other origins may not ask Wakeful anything."""
+    """Requests from other origins are refused."""
 
 
 class DuplicateHeader(OperatorError, code="doubled-header"):
-    """The header {name!r} came twice; which of them counts is anybody's guess."""
+    """The header {name!r} was sent twice. Send it once."""
 
 
 class TokenNeeded(OperatorError, code="token-needed", http_status=401):
-    """Show the token (`Authorization: Bearer …`), or log in with a link from `wakeful open`."""
+    """Send the token (`Authorization: Bearer …`), or log in with a link from `wakeful open`."""
 
 
 class WrongCredential(OperatorError, code="wrong-credential", http_status=401):
-    """This credential is not ours."""
+    """Invalid credential."""
 
 
 class TokenWrong(WrongCredential, code="token-wrong"):
-    """This is not our token. It stands in the file `token` of Wakeful's state folder."""
+    """Invalid token. The token is in the file `token` of Wakeful's state folder."""
 
 
 # Not a WrongCredential: 256 bits cannot be guessed, and after a restart every open tab sends an old cookie.
 class LoginExpired(OperatorError, code="logged-out", http_status=401):
-    """This login is over. `wakeful open` gives a new link."""
+    """Session expired. Get a new link with `wakeful open`."""
 
 
 class LoginCodeWrong(WrongCredential, code="login-code-wrong"):
-    """This link was used already or is older than ten minutes. `wakeful open` gives a new one."""
+    """This link was already used or is older than ten minutes. Get a new one with `wakeful open`."""
 
 
 class TooManyFailures(OperatorError, code="too-many-failures", http_status=429, retryable=True):
@@ -51,15 +51,15 @@ class TooManyFailures(OperatorError, code="too-many-failures", http_status=429, 
 
 
 class CsrfNeeded(OperatorError, code="csrf-needed", http_status=403):
-    """A logged-in page must send the x-wakeful-csrf header it was given at login."""
+    """A logged-in page must send the x-wakeful-csrf header from its login."""
 
 
 class WrongListener(OperatorError, code="wrong-door", http_status=403):
-    """This can be asked for only {how}."""
+    """This request is accepted only {how}."""
 
 
 class NotJson(OperatorError, code="not-json", http_status=415):
-    """Everything but reading takes a body of content-type application/json."""
+    """A request that changes something needs the content type application/json."""
 
 
 class BodyTooLarge(OperatorError, code="body-too-large", http_status=413):
@@ -71,7 +71,7 @@ class BodyUnreadable(OperatorError, code="body-unreadable"):
 
 
 class PathNotCanonical(OperatorError, code="path-not-canonical"):
-    """Write this path in its one form: no empty, `.` or `..` segment, no slash at its end, no `;`, and % only where needed."""
+    """Normalize this path: no empty, `.` or `..` segment, no slash at the end, no `;`, and % only where needed."""
 
 
 class BodyTooSlow(OperatorError, code="body-too-slow", http_status=408, retryable=True):
@@ -83,7 +83,7 @@ class HeadTooLarge(OperatorError, code="head-too-large", http_status=431):
 
 
 class HeadTooSlow(OperatorError, code="head-too-slow", http_status=408, retryable=True):
-    """No complete request came within {seconds_max} s."""
+    """No complete request arrived within {seconds_max} s."""
 
 
 class NotHttp(OperatorError, code="not-http"):
@@ -91,7 +91,7 @@ class NotHttp(OperatorError, code="not-http"):
 
 
 class TooManyConnections(WorldError, code="too-many-connections", retryable=True):
-    """{connections_max} connections are open at this door already."""
+    """The limit of {connections_max} open connections is reached."""
 
 
 class PageNotServed(WorldError, code="no-page", http_status=409):
@@ -99,11 +99,11 @@ class PageNotServed(WorldError, code="no-page", http_status=409):
 
 
 class CallerDisconnected(WorldError, code="caller-gone", http_status=499):
-    """Whoever asked hung up before there was an answer."""
+    """The client closed the connection before the answer."""
 
 
 class ShuttingDown(WorldError, code="going-down", retryable=True):
-    """Wakeful is going down."""
+    """Wakeful is shutting down."""
 
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -132,11 +132,11 @@ class ProblemDocument(Struct, frozen=True):
 
 
 class NoSuchRoute(OperatorError, code="no-such-route", http_status=404):
-    """There is nothing at this path. /api/openapi.json lists what there is."""
+    """Nothing exists at this path. See /api/openapi.json for all paths."""
 
 
 class MethodNotAllowed(OperatorError, code="method-not-allowed", http_status=405):
-    """This path does not take this method."""
+    """This path does not support this method."""
 
 
 class BadRequest(OperatorError):

@@ -20,11 +20,11 @@ T = TypeVar("T", bound=Struct)
 
 
 class UnknownParameter(OperatorError, code="unknown-parameter"):
-    """There is no query parameter {shown!r} here. {known}"""
+    """Unknown query parameter {shown!r}. {known}"""
 
 
 class RepeatedParameter(OperatorError, code="repeated-parameter"):
-    """The query parameter {shown!r} is given twice, and only one value counts."""
+    """The query parameter {shown!r} was sent twice. Send it once."""
 
 
 def parse_query(query: bytes, known: Mapping[str, bool]) -> dict[str, Any]:

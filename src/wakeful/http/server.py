@@ -31,11 +31,11 @@ PROBE_SECONDS_MAX: Final = 2.0
 
 
 class FolderTooOpen(OperatorError, code="folder-too-open"):
-    """{folder} must be yours alone, since the socket in it is. {todo}"""
+    """{folder} must be accessible only to you, because it contains the socket. {todo}"""
 
 
 class SocketNotCreated(WorldError, code="socket-unmade"):
-    """The socket {path} cannot be made: {reason}. Set WAKEFUL_HOME to a folder that can be written to."""
+    """Cannot create the socket {path}: {reason}. Set WAKEFUL_HOME to a writable folder."""
 
 
 class SocketPathTooLong(OperatorError, code="socket-path-too-long"):
@@ -43,19 +43,19 @@ class SocketPathTooLong(OperatorError, code="socket-path-too-long"):
 
 
 class NotASocket(OperatorError, code="not-a-socket"):
-    """{path} is in the way and is no socket. Move it elsewhere."""
+    """{path} exists and is not a socket. Move it away."""
 
 
 class AlreadyRunning(OperatorError, code="already-running", http_status=409):
-    """Wakeful runs here already (pid {pid}). `wakeful status` asks it, `wakeful down` ends it."""
+    """Wakeful is already running (pid {pid}). Check it with `wakeful status`, stop it with `wakeful down`."""
 
 
 class NotLoopback(OperatorError, code="not-loopback"):
-    """{host} can be reached from other machines; without TLS Wakeful listens on 127.0.0.1 or ::1 only."""
+    """{host} is reachable from other machines. Without TLS, Wakeful listens only on 127.0.0.1 or ::1."""
 
 
 class PortBusy(WorldError, code="port-busy", retryable=True):
-    """Port {port} of {host} is taken by another program."""
+    """Port {port} of {host} is in use by another program."""
 
 
 class PortRefused(WorldError, code="port-refused"):

@@ -18,9 +18,9 @@ from wakeful.core.named_secrets import SECRET, names_a_secret
 from wakeful.core.redaction import redact
 from wakeful.judging.findings import FindingCode
 
-# The longest queued message (20,000 characters) fits, whatever JSON escapes it needs.
+# The longest queued message (20,000 characters) fits, even if JSON escapes every character.
 LINE_BYTES_MAX: Final = 256 * 1024
-# No real event nests deeper; a structure that contains itself ends here.
+# Real events nest less deeply; a structure that contains itself is cut here.
 _DEPTH_MAX: Final = 20
 _INTEGER_MAX: Final = 2**63 - 1
 _encode: Final = msgspec.json.Encoder().encode
@@ -69,7 +69,7 @@ def critical_event(
     *,
     at_wall: float,
 ) -> CriticalEvent:
-    """Check the words of an event and redact the texts from outside. Raises BadCriticalEvent."""
+    """Check the fixed values of an event and redact the texts from outside. Raises BadCriticalEvent."""
     return CriticalEvent(
         timestamp=stamp(at_wall),
         event=_parse_value(CriticalEventKind, "event", event),
@@ -118,11 +118,11 @@ def reason_of(code: FindingCode | str, *, seconds: float | None = None, errors: 
     return str(code)
 
 
-def _parse_value(words: type[CriticalEventKind] | type[ActionTaken], key: str, given: str) -> Any:
+def _parse_value(values: type[CriticalEventKind] | type[ActionTaken], key: str, given: str) -> Any:
     try:
-        return words(given)
+        return values(given)
     except ValueError as problem:
-        raise BadCriticalEvent(key=key, allowed=", ".join(words), shown=str(given)[:40]) from problem
+        raise BadCriticalEvent(key=key, allowed=", ".join(values), shown=str(given)[:40]) from problem
 
 
 def _clean(value: Any, depth: int) -> Any:
@@ -147,5 +147,5 @@ def _redact_named(name: str, value: Any, depth: int) -> Any:
 
 
 def _text(value: object) -> str:
-    """Remove lone surrogates, which a text that was cut may end with: JSON cannot express them."""
+    """Replace lone surrogates, which JSON cannot express: a text that was cut may end with one."""
     return str(value).encode("utf-8", "replace").decode()

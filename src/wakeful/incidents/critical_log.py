@@ -4,7 +4,7 @@ Archiving moves lines to the gzip of their day, and no line is lost or doubled a
 are written to a new file; then a note records the size of each gzip; then the gzips grow; the rename of the
 new file completes it. The next process finds the note with the new file and truncates the gzips, or the note
 alone and removes it. All this is under the log's lock. Calls block: an event loop runs them in a thread.
-Readers get lines as they are, also those of other programs, and skip lines that are no event.
+Readers also get lines of other programs, and skip lines that are no event.
 """
 
 import fcntl
@@ -61,20 +61,16 @@ def forget(path: Path, before_wall: float) -> int:
 
 def recover_archive(path: Path) -> None:
     """Undo or finish the archiving that a killed process began. Call it under the log's lock."""
-    fresh, note = _new_path(path), _note_path(path)
-    if note.exists() and fresh.exists():
+    new_log, note = _new_path(path), _note_path(path)
+    if note.exists() and new_log.exists():
         for name, size in _decode_note(note.read_bytes()).sizes.items():
             _truncate(path.with_name(name), size)
         sync_folder(path.parent)
         fault_point("critical.archive.cut")
-    # The note goes first: a new log without a note means nothing, a note without a new log means that all was done.
+    # The note is deleted first: only a note beside a new log means that archiving was interrupted.
     note.unlink(missing_ok=True)
-    for each in (fresh, _draft_path(path)):
+    for each in (new_log, _draft_path(path)):
         each.unlink(missing_ok=True)
-
-
-def gzip_of(path: Path, day: str) -> Path:
-    return path.with_name(f"{path.stem}-{day}{path.suffix}.gz")
 
 
 def _remove_lines(path: Path, before_wall: float, *, kept_in_gzip: bool) -> int:
@@ -98,7 +94,7 @@ def _new_log(path: Path, content: bytes) -> Iterator[None]:
     """Write the remaining lines to a new file. A success leaves only the note, a failure leaves nothing."""
     file = os.open(_new_path(path), _FLAGS | os.O_EXCL, 0o600)
     try:
-        # A process that opens the new log waits for this lock.
+        # After the rename, a process that opens the log waits for this lock.
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         write_whole(file, content)
         os.fsync(file)
@@ -111,7 +107,7 @@ def _new_log(path: Path, content: bytes) -> Iterator[None]:
 
 def _append_to_gzips(path: Path, days: Mapping[str, bytes]) -> None:
     """Record the size of each gzip, then append to each."""
-    gzips = {gzip_of(path, day): lines for day, lines in days.items()}
+    gzips = {path.with_name(f"{path.stem}-{day}{path.suffix}.gz"): lines for day, lines in days.items()}
     sizes = {each.name: each.lstat().st_size if each.exists() else 0 for each in gzips}
     _append_bytes(_draft_path(path), msgspec.json.encode(_ArchiveNote(sizes)))
     _draft_path(path).replace(_note_path(path))
@@ -123,8 +119,9 @@ def _append_to_gzips(path: Path, days: Mapping[str, bytes]) -> None:
 
 
 def _split_by_day(content: bytes, before_wall: float) -> tuple[dict[str, bytes], bytes, int]:
-    """Lines to archive by day, remaining lines, and the number to archive. A line without a time goes with the
-    one before it.
+    """Old lines by day, the remaining lines, and the number of old lines.
+
+    A line without a time has the time of the line before it.
     """
     days: dict[str, list[bytes]] = {}
     rest: list[bytes] = []
@@ -133,8 +130,8 @@ def _split_by_day(content: bytes, before_wall: float) -> tuple[dict[str, bytes],
         found = _line_time(line)
         wall = wall if found is None else found
         # An unterminated line is not a line yet.
-        goes = wall < before_wall and line.endswith(b"\n")
-        (days.setdefault(stamp(wall)[:10], []) if goes else rest).append(line)
+        is_old = wall < before_wall and line.endswith(b"\n")
+        (days.setdefault(stamp(wall)[:10], []) if is_old else rest).append(line)
     count = sum(1 for lines in days.values() for line in lines if line.strip())
     return {day: b"".join(lines) for day, lines in days.items()}, b"".join(rest), count
 

@@ -1,8 +1,7 @@
 """Files reports as issues at once, or keeps them, alerts once, and tries again later.
 
-How an issue is filed is the tracker's business; this module remembers reports that could not be filed. It
-keeps one report for each project, the newest: an issue is about a project, and a late one says what is true
-then.
+The tracker defines how an issue is filed; this module stores reports that could not be filed. It stores only the
+newest report of each project, because a late issue must say what is true then.
 """
 
 import logging
@@ -14,13 +13,18 @@ import msgspec
 from wakeful.core.clock import Clock
 from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import WorldError
-from wakeful.incidents.issue_breaker import BREAKER_SECONDS, BreakingIssueTracker
-from wakeful.incidents.issue_tracker import FilingResult, IssueReport, IssueTracker
+from wakeful.incidents.issue_tracker import (
+    BREAKER_SECONDS,
+    BreakingIssueTracker,
+    FilingResult,
+    IssueReport,
+    IssueTracker,
+)
 from wakeful.storage.base import Note, Store
 
 RETRY_SECONDS: Final = BREAKER_SECONDS
 PENDING_KIND: Final = "issue_owed"
-# The most projects with a waiting report; `wakeful incidents` lists the problems of all.
+# The most projects with a pending report; `wakeful incidents` lists the problems of all.
 PENDING_MAX: Final = 50
 PROBLEM_KIND: Final = "issue_trouble"
 # One tracker has one problem at a time: people get one alert until it works again.
@@ -30,13 +34,10 @@ _decode: Final = json_decoder(IssueReport)
 log: Final = logging.getLogger("wakeful.issues")
 
 NotifyProblem = Callable[[str], Awaitable[None]]
-OnFiled = Callable[[IssueReport, FilingResult], Awaitable[None]]
 
 
 class Issues:
-    """Files reports. `tell` is called once when the tracker fails, `works` when it works again, `filed` for
-    each report filed late.
-    """
+    """Files reports. `tell` is called once when the tracker fails, `works` when it works again."""
 
     def __init__(
         self,
@@ -47,7 +48,6 @@ class Issues:
         wants: Callable[[str], bool],
         tell: NotifyProblem,
         works: Callable[[], Awaitable[None]],
-        filed: OnFiled,
     ) -> None:
         self._tracker = BreakingIssueTracker(tracker, clock)
         self._store = store
@@ -55,7 +55,6 @@ class Issues:
         self._is_wanted = wants
         self._notify = tell
         self._on_recovered = works
-        self._on_filed_late = filed
 
     async def file(self, report: IssueReport) -> FilingResult:
         """File it now, or keep it for later. Takes no longer than the tracker; raises the errors of the store."""
@@ -74,8 +73,8 @@ class Issues:
 
     async def _save(self, report: IssueReport) -> None:
         """Keep it for later, unless too many projects wait: project names may come from outside."""
-        owed = {note.key for note in await self._store.notes(PENDING_KIND)}
-        if report.project in owed or len(owed) < PENDING_MAX:
+        pending = {note.key for note in await self._store.notes(PENDING_KIND)}
+        if report.project in pending or len(pending) < PENDING_MAX:
             await self._store.save_note(Note(PENDING_KIND, report.project, _encode(report)))
 
     async def retry(self) -> int:
@@ -86,7 +85,6 @@ class Issues:
             filing = await self._tracker.file_now(report) if report is not None else None
             if report is not None and filing is not None and filing.url is not None:
                 await self._clear_pending(note.key)
-                await self._on_filed_late(report, filing)
                 done += 1
         return done
 
@@ -97,7 +95,7 @@ class Issues:
             try:
                 await self.retry()
             except WorldError as error:
-                log.warning("issues that are owed were not filed: %s", error)
+                log.warning("pending issues were not filed: %s", error)
 
     async def _decode_report(self, note: Note) -> IssueReport | None:
         try:

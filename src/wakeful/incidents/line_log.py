@@ -87,7 +87,7 @@ def lock_file(path: Path) -> Iterator[int]:
 def append(file: int, lines: bytes) -> None:
     """Append whole lines to a locked file durably; a failure leaves the file unchanged."""
     size = os.fstat(file).st_size
-    # A killed process left a torn line: end it first, so that the next line stays whole.
+    # A killed process may have left a torn line: end it first, so that the next line stays whole.
     torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
     write_whole(file, (b"\n" if torn else b"") + lines)
     os.fsync(file)
@@ -102,7 +102,7 @@ def write_whole(file: int, content: bytes) -> None:
             fault_point("critical.write")
             left = left[os.write(file, left) :]
     except OSError:
-        # Not if a process without the lock wrote behind it: then the next writer ends the torn line.
+        # If a process without the lock appended meanwhile, the part stays, and the next writer ends the torn line.
         if os.fstat(file).st_size == size + len(content) - len(left):
             os.ftruncate(file, size)
         raise
@@ -110,9 +110,8 @@ def write_whole(file: int, content: bytes) -> None:
 
 def read_lines(path: Path) -> Iterator[bytes]:
     """Every terminated line, without its line end; none if the file is missing. Raises OSError."""
-    try:
-        file = _open_regular(path, os.O_RDONLY)
-    except (FileNotFoundError, NotADirectoryError):
+    file = open_for_reading(path)
+    if file is None:
         return
     lines = LineSplitter()
     try:
@@ -148,7 +147,7 @@ def _open_regular(path: Path, flags: int) -> int:
 
 
 def _lock(file: int, path: Path, deadline: float) -> None:
-    # Polls, because waiting for a lock has no deadline: a stuck holder must not block this process.
+    # Polls, because flock has no timeout: a stuck holder must not block this process.
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -161,14 +160,14 @@ def _lock(file: int, path: Path, deadline: float) -> None:
 
 
 def _is_at(path: Path, file: int) -> bool:
-    """Whether the path still names this file after the wait."""
+    """Whether the path still names this file: another process may have replaced it during the wait."""
     try:
         return os.path.samestat(os.fstat(file), os.lstat(path))
     except FileNotFoundError:
         return False
 
 
-# Only if the kernel has no watch left.
+# The interval if no kernel watch is available.
 POLL_SECONDS: Final = 2.0
 
 
@@ -180,20 +179,20 @@ async def follow(path: Path) -> AsyncIterator[bytes]:
     async with FolderWatch() as folders:
         try:
             while True:
-                told = watch_or_await(folders, str(path.parent))
+                is_watched = watch_or_await(folders, str(path.parent))
                 with translate_errors(path):
                     lines = following.read_new()
                 for line in lines:
                     yield line
-                await _wait_for_change(folders, path, told=told)
+                await _wait_for_change(folders, path, is_watched=is_watched)
         finally:
             following.close()
 
 
-async def _wait_for_change(folders: FolderWatch, path: Path, *, told: bool) -> None:
+async def _wait_for_change(folders: FolderWatch, path: Path, *, is_watched: bool) -> None:
     """Wait for a change that may concern this path."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(None if told else POLL_SECONDS):
+        async with asyncio.timeout(None if is_watched else POLL_SECONDS):
             async for changes in folders:
                 if _concerns(changes, str(path)):
                     return
@@ -205,7 +204,7 @@ def _concerns(changes: FileChanges, path: str) -> bool:
 
 
 class LineFollower:
-    """The position up to which a log was read, across files that replace each other."""
+    """Reads a log across files that replace each other, and returns each line once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

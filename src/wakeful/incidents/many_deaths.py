@@ -5,15 +5,15 @@ from typing import Final
 
 from wakeful.core.ids import SessionId
 
-# A person who closes windows by hand is slower than this.
+# A person who closes windows manually is slower than this.
 MANY_MIN: Final = 20
 AT_ONCE_SECONDS: Final = 10.0
-# Older deaths are never asked about: their incident is open by then.
+# The incident of an older death is open already.
 RETENTION_SECONDS: Final = 3600.0
 
 
 class DeathCounter:
-    """The time at which each session was first seen dead, by the clock that stops during suspend."""
+    """Stores when each session was first seen dead, by the clock that stops during suspend."""
 
     def __init__(self) -> None:
         self._known: dict[SessionId, tuple[float, float]] = {}

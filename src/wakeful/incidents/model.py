@@ -30,7 +30,7 @@ WOKE_SECONDS: Final = 300.0
 
 
 class Cause(StrEnum):
-    """What is behind it, as far as the evidence says."""
+    """The cause of a problem, as far as the evidence shows it."""
 
     AUTH = "auth"
     USAGE_LIMIT = "usage_limit"
@@ -61,7 +61,7 @@ class Origin(Struct, frozen=True):
 
 
 class MemberStatus(StrEnum):
-    """What Wakeful did about a session of an incident."""
+    """The result of Wakeful's treatment of a session of an incident."""
 
     # It is not visible now.
     UNSEEN = "unseen"
@@ -84,7 +84,7 @@ class Member(Struct, frozen=True):
     words: str = ""
     # When it left the incident.
     left_at: float | None = None
-    # How it left, if it did not recover: its process is gone, a person stopped it.
+    # How it left, if it did not recover: its process ended, a person stopped it.
     ended: str = ""
     # When it was last resumed, with any result; members of an earlier version do not have it.
     revived_at: float | None = None
@@ -95,7 +95,7 @@ class Member(Struct, frozen=True):
 
     @property
     def is_well(self) -> bool:
-        """It left because it worked again or ended its turn well."""
+        """Whether it left because it worked again or ended its turn well."""
         return not self.is_in and not self.ended and self.fate is not MemberStatus.ENDED
 
 
@@ -123,7 +123,7 @@ class Incident(Struct, frozen=True):
     until: float | None = None
     # Its cause was observed itself, with or without affected sessions.
     standing: bool = False
-    # What ended it, if that was not Wakeful.
+    # Why it ended, if that was not an action of Wakeful.
     because: str = ""
 
     @property
@@ -132,7 +132,7 @@ class Incident(Struct, frozen=True):
 
     @property
     def is_well(self) -> bool:
-        """Resolved, and every session of it is well again; incidents of an earlier version have no members to check."""
+        """Whether it is resolved and all its members are well; incidents of an earlier version have no members."""
         return not self.is_open and all(each.is_well for each in self.members)
 
     def member(self, session_id: SessionId) -> Member | None:
@@ -156,16 +156,17 @@ class Incident(Struct, frozen=True):
         )
 
     def without_session(self, member_id: SessionId) -> "Incident":
-        """Without any trace of this session."""
+        """Remove every trace of this session."""
         members = tuple(each for each in self.members if each.id != member_id)
         sessions = tuple(each for each in self.sessions if each != member_id)
-        gone = len(self.members) - len(members)
-        return replace(self, members=members, sessions=sessions, affected=self.affected - gone)
+        removed = len(self.members) - len(members)
+        return replace(self, members=members, sessions=sessions, affected=self.affected - removed)
 
     def with_name(self, session_id: SessionId, name: str) -> "Incident":
         known = self.member(session_id)
-        is_news = known is not None and bool(name) and known.name != name
-        return self._with_member(replace(known, name=name)) if known is not None and is_news else self
+        if known is None or not name or known.name == name:
+            return self
+        return self._with_member(replace(known, name=name))
 
     def with_until(self, until: float | None) -> "Incident":
         """With the latest known end of its cause."""
@@ -206,13 +207,13 @@ class Incident(Struct, frozen=True):
         return replace(self, members=(*self.members[:place], member, *self.members[place + 1 :]))
 
     def _index_of(self, session_id: SessionId) -> int | None:
-        """An incident may have thousands of sessions, and each of them is searched several times."""
+        # An incident may have thousands of sessions, each searched several times: `index` runs in C.
         ids = [each.id for each in self.members]
         return ids.index(session_id) if session_id in ids else None
 
 
 class IncidentContext(Struct, frozen=True):
-    """Facts beside the session itself. `oom_killed`: the kernel ended processes for lack of memory lately."""
+    """Facts beside the session. `oom_killed`: the kernel recently ended processes for lack of memory."""
 
     provider: str
     session_id: SessionId
@@ -266,7 +267,7 @@ def cause_of_loss(runtime: RuntimeState, context: IncidentContext) -> Origin | N
 
 
 def _broke_in_sleep(code: FindingCode, activity: Activity, runtime: RuntimeState) -> bool:
-    """Whether a suspend broke its connection: silent since then, or a network failure just after the host woke."""
+    """Whether a suspend broke its connection: it is silent since, or the network failed just after the host woke."""
     slept, last_at = runtime.slept, activity.last_at
     if slept is None or last_at is None:
         return False
@@ -289,16 +290,16 @@ def _cause_of_turn(code: FindingCode, activity: Activity) -> Cause | None:
 
 
 def cause_text(incident: Incident) -> str:
-    """What happened, and until when if that is known."""
-    said = CAUSE_TEXTS[incident.cause].format(scope=incident.scope)
+    """The cause in words, with its end if that is known."""
+    text = CAUSE_TEXTS[incident.cause].format(scope=incident.scope)
     if incident.until is None:
-        return said
+        return text
     stamp = iso(incident.until)
-    return f"{said} until {stamp[:10]} {stamp[11:16]} UTC"
+    return f"{text} until {stamp[:10]} {stamp[11:16]} UTC"
 
 
 CAUSE_TEXTS: Final[Mapping[Cause, str]] = {
-    Cause.AUTH: "{scope} wants a login",
+    Cause.AUTH: "{scope} needs a login",
     Cause.USAGE_LIMIT: "the usage limit of {scope} is reached",
     Cause.TMUX_SERVER: "the tmux server on {scope} ended",
     Cause.ENGINE: "the container engine {scope} ended",
@@ -307,11 +308,11 @@ CAUSE_TEXTS: Final[Mapping[Cause, str]] = {
     Cause.PROVIDER_OUTAGE: "{scope} fails to answer",
     Cause.DISK: "the disk of {scope} is full or not writable",
     Cause.MEMORY: "{scope} ran out of memory",
-    Cause.SUSPEND: "{scope} slept",
+    Cause.SUSPEND: "{scope} was suspended",
     Cause.MANY_DEATHS: "many sessions on {scope} ended at once",
-    Cause.QUEUE: "{scope} cannot be looked at, and its queue is not watched",
+    Cause.QUEUE: "{scope} is unreachable, and its queue is not watched",
     Cause.WORKER: "several sessions of {scope} stopped working at once",
-    Cause.SESSION: "a session is in trouble",
+    Cause.SESSION: "a session has a problem",
 }
 
 # Above this number, names are counted instead of listed.
@@ -321,7 +322,7 @@ _UUID7: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7")
 
 
 def headline(incident: Incident) -> str:
-    """What happened; for a single session, also its name."""
+    """The cause in words; for a single session, its name and problem."""
     if incident.cause is Cause.SESSION:
         name = incident.members[0].name if incident.members else incident.scope
         return f"{name}: {incident.summary}"
@@ -329,7 +330,7 @@ def headline(incident: Incident) -> str:
 
 
 def summary_of(incident: Incident) -> str:
-    """One line: what happened and the counts, unless it is about one session or none."""
+    """One line: the headline, and the counts unless it is about one session or none."""
     if incident.cause is Cause.SESSION or not incident.affected:
         return headline(incident)
     return f"{headline(incident)}: {counts_text(incident)}"
@@ -341,14 +342,16 @@ def counts_text(incident: Incident) -> str:
     ended = [each for each in incident.members if not each.is_in and not each.is_well]
     well = max(incident.affected - inside - len(ended), 0)
     if not inside and not ended:
-        return f"{_count_sessions(well)}, {'all ' if well > 1 else ''}well again"
-    counted = f"{_count_sessions(inside)} in trouble" if inside else _count_sessions(incident.affected)
-    return ", ".join((counted, *([f"{well} well again"] if well else []), *_ending_counts(ended)))
-
-
-def _ending_counts(ended: Sequence[Member]) -> Iterator[str]:
-    for words, count in Counter(_ending_text(each) for each in ended).items():
-        yield f"{count}: {words}"
+        return f"{_count_sessions(well)}, {'all ' if well > 1 else ''}recovered"
+    counted = f"{_count_sessions(inside)} affected" if inside else _count_sessions(incident.affected)
+    endings = Counter(_ending_text(each) for each in ended)
+    return ", ".join(
+        (
+            counted,
+            *([f"{well} recovered"] if well else []),
+            *(f"{count}: {text}" for text, count in endings.items()),
+        )
+    )
 
 
 def _ending_text(member: Member) -> str:
@@ -356,9 +359,7 @@ def _ending_text(member: Member) -> str:
 
 
 def format_names(members: Sequence[Member]) -> str:
-    """A few names, the rest counted; equal names get the beginning of their id, or a count if there are many
-    members.
-    """
+    """A few names, the rest counted. Equal names get the beginning of their id; if there are many members, a count."""
     names = Counter(each.name for each in members)
     if len(members) > COUNTED_MIN:
         most = names.most_common(SESSIONS_NAMED_MAX)
@@ -373,17 +374,18 @@ def format_names(members: Sequence[Member]) -> str:
 
 
 def short_id(session_id: SessionId) -> str:
-    """The part of an id that people compare and commands accept; longer if the id begins with a time."""
+    """The part of an id that people compare and commands accept. It is longer if the id begins with a time."""
     head, _, tail = session_id.partition("-")
     return tail[: 13 if _UUID7.match(tail) else 8] or head
 
 
 def member_text(member: Member) -> str:
     if member.is_in:
-        return f"{_STATUS_TEXTS[member.fate]}{f': {member.words}' if member.words else ''}"
+        words = member.words.removeprefix(NO_ACTION)
+        return f"{_STATUS_TEXTS[member.fate]}{f': {words}' if words else ''}"
     if not member.is_well:
-        return f"over: {_ending_text(member)}"
-    return f"came back: {member.words}" if member.fate is MemberStatus.REVIVED else "well again"
+        return f"closed: {_ending_text(member)}"
+    return f"recovered: {member.words}" if member.fate is MemberStatus.REVIVED else "recovered"
 
 
 def actions_text(incident: Incident) -> str:
@@ -397,8 +399,8 @@ def _action_texts(members: tuple[Member, ...]) -> Iterator[str]:
     revived = [each for each in members if each.fate is MemberStatus.REVIVED]
     if revived:
         back = sum(each.is_well for each in revived)
-        seen = "all came back" if back == len(revived) else f"{back} came back so far"
-        yield f"revived {_count_sessions(len(revived))}, {seen}"
+        seen = "all recovered" if back == len(revived) else f"{back} recovered so far"
+        yield f"resumed {_count_sessions(len(revived))}, {seen}"
     for status, verb in _VERBS.items():
         alike = [each for each in members if each.fate is status and each.is_in]
         if alike:
@@ -413,27 +415,29 @@ def _action_texts(members: tuple[Member, ...]) -> Iterator[str]:
 
 
 def _common_reason(members: list[Member]) -> str:
-    (words, _), *others = Counter(each.words for each in members).most_common()
-    said = words.removeprefix("nothing (").removesuffix(")") if words.startswith("nothing (") else words
-    return f"{said}, and others" if others else said
+    (reason, _), *others = Counter(each.words for each in members).most_common()
+    reason = reason.removeprefix(NO_ACTION)
+    return f"{reason}, and others" if others else reason
 
 
 def _count_sessions(count: int) -> str:
     return f"{count} session{'' if count == 1 else 's'}"
 
 
+# The beginning of a member's text if Wakeful did nothing; the reason follows.
+NO_ACTION: Final = "no action: "
 _STATUS_TEXTS: Final[Mapping[MemberStatus, str]] = {
-    MemberStatus.OPEN: "in trouble",
-    MemberStatus.UNSEEN: "cannot be seen",
-    MemberStatus.LEFT_ALONE: "in trouble, left alone",
-    MemberStatus.REVIVED: "not seen well yet",
-    MemberStatus.HELD: "waits for your decision",
+    MemberStatus.OPEN: "not resolved yet",
+    MemberStatus.UNSEEN: "state unknown",
+    MemberStatus.LEFT_ALONE: "no action",
+    MemberStatus.REVIVED: "resumed, not confirmed yet",
+    MemberStatus.HELD: "needs your decision",
     MemberStatus.GIVEN_UP: "given up",
-    MemberStatus.ENDED: "over",
+    MemberStatus.ENDED: "ended",
 }
 _VERBS: Final[Mapping[MemberStatus, str]] = {
     MemberStatus.UNSEEN: "waits for {count}",
-    MemberStatus.HELD: "held {count}",
+    MemberStatus.HELD: "asks you about {count}",
     MemberStatus.GIVEN_UP: "gave up {count}",
-    MemberStatus.LEFT_ALONE: "left {count} alone",
+    MemberStatus.LEFT_ALONE: "skipped {count}",
 }

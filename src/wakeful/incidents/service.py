@@ -34,7 +34,7 @@ log = logging.getLogger("wakeful.healing")
 
 
 class Incidents:
-    """Keeps open incidents in memory, and all of them in the store."""
+    """Open incidents in memory, and all of them in the store."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -45,7 +45,7 @@ class Incidents:
         # Incidents of other daemons on this store: sessions join them here, the other daemon stores them.
         self._foreign_ids: set[str] = set()
         self._join_lock = asyncio.Lock()
-        # Incidents whose newest value is not stored yet, and a lock for each write.
+        # Newest values of incidents that are not stored yet, and a lock for each write.
         self._unsaved: dict[str, Incident] = {}
         self._save_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # New incidents since the start.
@@ -65,7 +65,7 @@ class Incidents:
     async def list_incidents(self, include_resolved: bool = False) -> list[Incident]:
         """Open incidents, or all; newest last."""
         found = {each.id: each for each in decode_note_values(await self._store.notes(KIND), _decode)}
-        # Incidents that a slow or full store has not taken yet are open nevertheless.
+        # An incident that a slow or full store did not accept is open nevertheless.
         found.update({each.id: each for each in self._open.values() if each.id not in self._foreign_ids})
         shown = [each for each in found.values() if include_resolved or each.is_open]
         return sorted(shown, key=lambda each: each.opened_at)
@@ -75,7 +75,7 @@ class Incidents:
         return self._open.get(key) if key is not None else None
 
     def newest(self, incident: Incident) -> Incident:
-        """Its current value, if it is open or was until lately."""
+        """Its current value, if it is open or was resolved recently; otherwise the given one."""
         known = (self._open.get(_key(incident)), self._recent.get(_key(incident)))
         return next((each for each in known if each is not None and each.id == incident.id), incident)
 
@@ -102,13 +102,13 @@ class Incidents:
         instead_of: SessionId | None = None,
         died: bool = False,
     ) -> Incident:
-        """The incident this trouble belongs to, opened if there is none with this cause and scope.
+        """Add a session to the incident with this cause and scope, which is opened if there is none.
 
-        `until`: when that cause ends by itself; the latest word of its sessions counts. `instead_of`: a member that is
-        the same agent under another name, and must not count twice. `died`: its agent died, which belongs to no incident about
-        something else that was over just now.
+        `until`: when the cause ends by itself; the latest time counts. `instead_of`: a member that is the same
+        agent under another name, and must not count twice. `died`: its agent died, so a recently resolved
+        incident about another problem is not reopened for it.
         """
-        # One after the other: two that join at once would each open an incident.
+        # One at a time: two sessions that join at once would each open an incident.
         async with self._join_lock:
             known = self.of(session_id)
             if known is not None and (known.cause, known.scope) == (origin.cause, origin.scope):
@@ -117,7 +117,7 @@ class Incidents:
                     return known
             else:
                 if known is not None:
-                    await self._leave(session_id, "its cause turned out to be another")
+                    await self._leave(session_id, "another cause was found")
                 now = self._clock.now().wall
                 incident = self._open.get(origin.key) or await self._open_incident(
                     origin, summary, now, died=died and origin.cause is Cause.SESSION
@@ -127,7 +127,7 @@ class Incidents:
                 if instead_of is not None and self._of_session.get(instead_of) == origin.key:
                     del self._of_session[instead_of]
                     newest = newest.without_session(instead_of)
-        # Outside the lock: thousands that join one incident at once are stored together.
+        # Outside the lock: thousands of sessions that join one incident at once are stored together.
         return await self.update(newest)
 
     async def begin(self, origin: Origin, summary: str) -> Incident:
@@ -145,7 +145,7 @@ class Incidents:
                 return self._open[origin.key]
 
     async def end(self, origin: Origin) -> Incident | None:
-        """The cause is gone: its incident, resolved unless sessions are still in it; None if none is open."""
+        """Record that the cause ended. Returns its incident, resolved unless sessions are in it; None if none is open."""
         async with self._join_lock:
             incident = self._open.get(origin.key)
             if incident is None or not incident.standing:
@@ -175,7 +175,7 @@ class Incidents:
         )
 
     async def _update_or_close(self, incident: Incident) -> Incident:
-        """Store its newest value or its end. If the store refuses, it is not resolved yet."""
+        """Store its newest value, or close it. If the store refuses to close it, it stays open."""
         if incident.is_open:
             return await self.update(incident)
         before = self._open.pop(_key(incident), None)
@@ -192,7 +192,7 @@ class Incidents:
     async def update(self, incident: Incident) -> Incident:
         """Set the newest value of an incident at once; returns its current value after it was stored.
 
-        Others change it meanwhile: a value made from an older one would undo their changes.
+        Make the value from `newest()` without an await in between: it would undo the changes of other tasks.
         """
         if incident.is_open:
             self._open[_key(incident)] = incident
@@ -203,7 +203,7 @@ class Incidents:
         return self.newest(incident)
 
     async def _save(self, incident: Incident) -> None:
-        """Durable when it returns. Changes during a write of the same incident are written together."""
+        """Store it durably. Changes during a write of the same incident are written together."""
         self._unsaved[incident.id] = incident
         async with self._save_locks.setdefault(incident.id, asyncio.Lock()):
             newest = self._unsaved.pop(incident.id, None)
@@ -212,7 +212,7 @@ class Incidents:
             try:
                 await self._store.save_note(Note(KIND, newest.id, msgspec.json.encode(newest)))
             except BaseException:
-                # The other waiters of this value try it themselves.
+                # The next task that waits for the lock tries again.
                 self._unsaved.setdefault(newest.id, newest)
                 raise
 
@@ -220,38 +220,41 @@ class Incidents:
         self, origin: Origin, summary: str, now: float, *, died: bool = False
     ) -> Incident:
         """A new incident, a recently resolved one, or the one that another daemon on this store opened first."""
-        over = self._take_recent(origin, summary, now, died=died)
-        incident = over or _new(origin, summary, now)
+        recent = self._take_recent(origin, summary, now, died=died)
+        incident = recent or _new(origin, summary, now)
         claim = Note(OPEN_KIND, origin.key, msgspec.json.encode(incident))
         if await self._store.save_new_note(claim):
-            self.opened_counts[origin.cause] += over is None
+            self.opened_counts[origin.cause] += recent is None
             return incident
         claimed = decode_note_values(
             [note for note in await self._store.notes(OPEN_KIND) if note.key == origin.key], _decode
         )
-        kept = {each.id: each for each in await self.list_incidents(include_resolved=True)}
-        theirs = next((kept.get(each.id, each) for each in claimed), None)
-        if theirs is None or not theirs.is_open:
-            # The daemon that opened it ended before it could close it.
+        stored = {each.id: each for each in await self.list_incidents(include_resolved=True)}
+        foreign = next((stored.get(each.id, each) for each in claimed), None)
+        if foreign is None or not foreign.is_open:
+            # The daemon that opened it ended before it could drop the claim.
             await self._store.save_note(claim)
-            self.opened_counts[origin.cause] += over is None
+            self.opened_counts[origin.cause] += recent is None
             return incident
-        if theirs.id in kept:
-            self._foreign_ids.add(theirs.id)
+        if foreign.id in stored:
+            self._foreign_ids.add(foreign.id)
         # Otherwise its daemon ended before it stored it: it continues here.
-        return theirs
+        return foreign
 
     def _take_recent(self, origin: Origin, summary: str, now: float, *, died: bool) -> Incident | None:
-        """A recently resolved incident, unless a session died whose other problem was reported and left alone."""
+        """A recently resolved incident with this origin, to be reopened.
+
+        Not if a session died and the incident was about another problem that Wakeful did not treat.
+        """
         self._recent = {
             key: each
             for key, each in self._recent.items()
             if each.resolved_at is not None and now - each.resolved_at <= REOPEN_SECONDS
         }
-        over = self._recent.pop(origin.key, None)
-        if over is None or (died and over.summary != summary and not _is_treated(over)):
+        recent = self._recent.pop(origin.key, None)
+        if recent is None or (died and recent.summary != summary and not _is_treated(recent)):
             return None
-        return replace(over, resolved_at=None)
+        return replace(recent, resolved_at=None)
 
     def _remember(self, incident: Incident) -> None:
         self._open[_key(incident)] = incident
@@ -273,7 +276,7 @@ def _new(origin: Origin, summary: str, now: float) -> Incident:
 
 
 def _is_treated(incident: Incident) -> bool:
-    """Whether Wakeful acted on it: a failure after that belongs to the same episode, whatever it looks like."""
+    """Whether Wakeful acted on it: a later failure then belongs to the same episode, even with another summary."""
     return any(
         each.fate not in {MemberStatus.OPEN, MemberStatus.LEFT_ALONE, MemberStatus.UNSEEN}
         for each in incident.members

@@ -1,8 +1,8 @@
 """Sends alerts through any address that apprise supports.
 
 Addresses contain passwords: only their scheme is ever shown. apprise blocks and cannot be cancelled, so it
-runs in a daemon thread that shutdown does not wait for. It answers only yes or no; its log entries show
-whether it failed before or after the message left.
+runs in a daemon thread that shutdown does not wait for. It returns only success or failure; its log entries
+show whether it failed before or after it sent the message.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class AppriseMessenger:
             self._notify(text)
         except NotDelivered:
             raise
-        except Exception as problem:  # noqa: BLE001 - no plugin of a hundred authors may end the daemon
+        except Exception as problem:  # noqa: BLE001 - a plugin's error must not end the daemon
             kind = type(problem).__name__
             raise NotDelivered(channel=self.name, reason=f"apprise failed with {kind}") from None
         finally:
@@ -116,11 +116,11 @@ def scheme(url: str) -> str:
 
 
 async def in_thread(work: Callable[[], None]) -> None:
-    """Run blocking work in its own thread, which goes on if the caller stops waiting and may outlive the loop."""
+    """Run blocking work in its own thread, which continues after a cancellation and may outlive the loop."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
-    def settle(problem: BaseException | None) -> None:
+    def set_result(problem: BaseException | None) -> None:
         if done.done():
             return
         if problem is None:
@@ -135,7 +135,7 @@ async def in_thread(work: Callable[[], None]) -> None:
         except Exception as raised:  # noqa: BLE001 - raised again in the waiting task
             problem = raised
         if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, problem)
+            loop.call_soon_threadsafe(set_result, problem)
 
     threading.Thread(target=run, name="wakeful-apprise", daemon=True).start()
     await done

@@ -33,7 +33,7 @@ class DesktopMessenger:
         if chat is not None:
             raise Refused(channel=NAME, reason="it knows no chats")
         title, _, body = text.partition("\n")
-        # Desktops read the body as markup; an agent's text must not be read so.
+        # Desktops interpret the body as markup, so the agent's text is escaped.
         argv = (PROGRAM, "--app-name=Wakeful", "--", title, escape(body, quote=False))
         try:
             answer = await run_command(argv, SEND_SECONDS_MAX)

@@ -26,10 +26,17 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.control.briefs import prompt_problem
-from wakeful.control.driver import PROMPT_BYTES_MAX, ActionResult, ArgumentRefused, PromptRefused
+from wakeful.control.driver import (
+    PROMPT_BYTES_MAX,
+    ActionResult,
+    ArgumentRefused,
+    ConversationUnknown,
+    PromptRefused,
+    StartRequest,
+)
 from wakeful.core.decoding import decode_json
-from wakeful.core.errors import WakefulError
-from wakeful.core.ids import SessionId
+from wakeful.core.errors import StartFailed, WakefulError
+from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.managed_session import EPOCH_VARIABLE, INTENT_VARIABLE, SESSION_VARIABLE, ManagedSession
 from wakeful.core.process import Process, ProcessState
 from wakeful.core.redaction import redact
@@ -49,7 +56,7 @@ PIPE_BYTES_MAX: Final = 1024 * 1024
 # A pipe is filled page by page: its first and its last page may be nearly empty.
 PIPE_SLACK_BYTES: Final = 2 * 4096
 DRAIN_POLL_SECONDS: Final = 0.01
-# Questions are only about the last prompts: the gateway sends one at a time.
+# Only the fates of the last prompts are needed: the gateway sends one at a time.
 PROMPTS_KEPT_MAX: Final = 50
 PROCESS_BYTES_MAX: Final = 4096
 # Ten times as much as so many prompts with names of 200 characters need.
@@ -96,9 +103,9 @@ class RunFolder:
 
     @contextmanager
     def open_streams(self) -> Iterator[Streams]:
-        """Fresh input (a FIFO), output and errors for a new process, to be started inside the block.
+        """New input (a FIFO), output and errors for a process that the block starts.
 
-        The block's end closes our descriptors; if the start failed, it removes the folder.
+        The end of the block closes Wakeful's descriptors; if the start failed, it removes the folder.
         """
         with self._make_folder() as opened:
             self.input.unlink(missing_ok=True)
@@ -107,7 +114,7 @@ class RunFolder:
 
     @contextmanager
     def open_prompt_streams(self, prompt: str, prompt_id: str = "") -> Iterator[Streams]:
-        """The same for a process that reads one prompt to its end. The prompt's id is recorded before the start."""
+        """Streams for a process that reads one prompt to its end. The prompt's id is recorded before the start."""
         # The file has no name, so no other process can read it later, and nothing remains to clean up.
         with self._make_folder() as opened, TemporaryFile(dir=self.path) as source:
             source.write(prompt.encode())
@@ -126,7 +133,7 @@ class RunFolder:
         if content is None:
             return None
         lines = content.decode("utf-8", "replace").split("\n")
-        # A later version may have written a fate that this one does not know.
+        # A later version may have written a fate that does not exist in this one.
         return {
             name: PromptFate(fate) if fate in set(PromptFate) else PromptFate.UNKNOWN
             for name, _, fate in (line.partition(" ") for line in lines)
@@ -175,8 +182,8 @@ class RunFolder:
         except FileNotFoundError:
             return ""
         # Redact before cutting: redaction does not recognize half a secret.
-        words = plain(redact(text), ERROR_TAIL_BYTES)
-        return words if len(words) <= ERROR_TAIL_CHARS_MAX else f"…{words[-ERROR_TAIL_CHARS_MAX:]}"
+        shown = plain(redact(text), ERROR_TAIL_BYTES)
+        return shown if len(shown) <= ERROR_TAIL_CHARS_MAX else f"…{shown[-ERROR_TAIL_CHARS_MAX:]}"
 
     def rename(self, root: Path, session_id: SessionId) -> "RunFolder":
         """Move the folder to another session; open descriptors stay valid."""
@@ -257,7 +264,7 @@ async def _write_locked(descriptor: int, line: bytes, deadline_seconds: float) -
 
 
 def _fits_in_pipe(descriptor: int, wanted_bytes: int) -> bool:
-    """Whether the line fits at once. A line longer than any pipe needs an empty pipe and a reader that goes on."""
+    """Whether the line fits at once. A line longer than any pipe needs an empty pipe and a reader that keeps reading."""
     room_bytes = _widen(descriptor, wanted_bytes + PIPE_SLACK_BYTES)
     used_bytes = int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), sys.byteorder)
     return used_bytes == 0 or used_bytes + wanted_bytes + PIPE_SLACK_BYTES <= room_bytes
@@ -325,11 +332,11 @@ def check_arguments(argv: Sequence[str], refused: Mapping[str, str]) -> None:
 
     A later word may belong to the option before it; only the client knows.
     """
-    program, *words = argv
-    for place, word in enumerate(words):
+    program, *arguments = argv
+    for index, word in enumerate(arguments):
         option = word.partition("=")[0]
         advice = refused.get(option)
-        if word == "--" or (place == 0 and not word.startswith("-")):
+        if word == "--" or (index == 0 and not word.startswith("-")):
             advice = NOT_A_COMMAND
         if "\0" in word:
             advice = NOT_AN_ARGUMENT
@@ -358,8 +365,24 @@ def unreachable_result(managed: ManagedSession) -> ActionResult | None:
             return ineffective("whether its process lives cannot be seen")
 
 
+def start_error(
+    request: StartRequest,
+    folder: RunFolder,
+    conversation: ConversationId | None,
+    *,
+    unknown: str,
+    last_output: str = "",
+) -> ConversationUnknown | StartFailed:
+    """The error of a start that ended at once, from its output; `unknown` is the client's text. Removes the folder."""
+    reason = folder.last_error_output() or last_output or "it said nothing"
+    folder.remove()
+    if unknown in reason:
+        return ConversationUnknown(conversation=conversation, folder=request.cwd)
+    return StartFailed(program=request.argv[0], reason=reason)
+
+
 def agent_of(session_id: SessionId, conversation: str) -> IsMeant:
-    """A check for the process that works for this session: it has Wakeful's mark, or is the client that holds it.
+    """A check for the process of this session: it has Wakeful's variable, or is the client that holds the conversation.
 
     A stored pid alone proves nothing: records and files can name any process.
     """
@@ -381,18 +404,17 @@ async def stop_managed_process(
     managed: ManagedSession, folder: RunFolder, tool_variable: str
 ) -> ActionResult:
     """End the agent, then its leftover processes; remove the folder once all of them have ended."""
-    meant = agent_of(managed.session_id, managed.conversation_id)
-    result = await terminate(managed.process, is_meant=meant) if managed.process is not None else None
+    is_agent = agent_of(managed.session_id, managed.conversation_id)
+    result = await terminate(managed.process, is_meant=is_agent) if managed.process is not None else None
     if result is not None and result.sight is not ProcessState.DEAD:
         is_alive = result.sight is ProcessState.ALIVE
         outcome = ActionOutcome.INEFFECTIVE if is_alive else ActionOutcome.UNVERIFIED
         return ActionResult(outcome, f"process {result.process.pid} was signalled and not seen dead")
-    # By both marks: Wakeful's is missing if Wakeful did not start the process, the client's if it is no
-    # tool.
+    # Wakeful's variable is missing if Wakeful did not start the process, the client's if it is no tool.
     by_client = await terminate_marked(tool_variable, managed.conversation_id, epoch_max=managed.epoch)
-    by_us = await terminate_marked(SESSION_VARIABLE, managed.session_id, epoch_max=managed.epoch)
-    spared = {*by_client.spared, *by_us.spared}
-    swept = SweepResult((*by_client.endings, *by_us.endings), tuple(spared))
+    by_wakeful = await terminate_marked(SESSION_VARIABLE, managed.session_id, epoch_max=managed.epoch)
+    left_alone = {*by_client.spared, *by_wakeful.spared}
+    swept = SweepResult((*by_client.endings, *by_wakeful.endings), tuple(left_alone))
     if swept.survivors:
         pids = _pids(swept.survivors)
         return ineffective(f"{_ending_text(result)}, but these still run: {pids}")

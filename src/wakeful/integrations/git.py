@@ -1,4 +1,4 @@
-"""Reads from git what changed in a working folder: commits, changed files, unpushed work.
+"""Reads the changes in a working folder from git: commits, changed files, unpushed work.
 
 It writes nothing there and runs no program of the repository. An agent may write to the folder, and a
 repository's configuration can name programs: hooks, a file system monitor, filters, a signature checker,
@@ -22,7 +22,7 @@ from wakeful.linux.run_command import CommandResult, run_command
 from wakeful.reports.model import Commit, GitChanges
 
 _NO_OUTPUT: Final = CommandResult(None, b"", b"")
-# Switches off all that a repository, or the shell that started Wakeful, could make git do besides reading.
+# Switches off everything but reading that a repository, or the shell that started Wakeful, could make git do.
 _SETTINGS: Final = (
     ("core.fsmonitor", "false"),
     ("core.hooksPath", os.devnull),
@@ -76,7 +76,7 @@ class Git:
             return _NO_OUTPUT
 
     def _environ(self) -> dict[str, str]:
-        """This process's environment, without anything that points git elsewhere."""
+        """The environment of helpers, with settings that switch off programs and filters."""
         off = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
         filters = [(f"filter.{name}.{key}", value) for name in self._filters for key, value in off]
         return helper_environ(os.environ) | _ENVIRON | _environ_settings((*_SETTINGS, *filters))
@@ -87,7 +87,7 @@ def split_at_nul(output: bytes) -> list[str]:
 
 
 def _environ_settings(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Settings for git's environment, where a name may hold any character."""
+    """Settings as environment variables, because a filter's name may contain any character."""
     variables = {"GIT_CONFIG_COUNT": str(len(settings))}
     for number, (key, value) in enumerate(settings):
         variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
@@ -104,7 +104,7 @@ NO_GIT: Final = "not in a git repository"
 NO_ANSWER: Final = "git did not answer"
 FOLDER_MISSING: Final = "its folder is gone"
 OTHER_USERS_FOLDER: Final = "git does not look into a folder of another user"
-# How many words precede the path, by the kind of a line of `status --porcelain=v2`.
+# The number of fields before the path, by the kind of a line of `status --porcelain=v2`.
 _FIELDS_BEFORE_PATH: Final = {"1": 8, "2": 9, "u": 10, "?": 1}
 
 
@@ -171,18 +171,18 @@ def changed_files(lines: Sequence[str]) -> list[str]:
 
 
 async def _commits(git: Git, since_wall: float) -> list[Commit]:
-    """Commits that are checked out, and those that were checked out here since and are still on a branch."""
-    here = await _reflog_commits(git, since_wall, "HEAD")
-    visited = await _reflog_commits(git, since_wall, "--walk-reflogs", "HEAD")
-    elsewhere = visited.keys() - here.keys()
-    if not elsewhere:
-        return list(here.values())
-    on_branches = await _reflog_commits(git, since_wall, "--branches")
-    here |= {each: commit for each, commit in on_branches.items() if each in elsewhere}
-    return sorted(here.values(), key=lambda commit: commit.at, reverse=True)
+    """New commits of the current branch, and those that were checked out since then and are still on a branch."""
+    commits = await _log(git, since_wall, "HEAD")
+    visited = await _log(git, since_wall, "--walk-reflogs", "HEAD")
+    missing = visited.keys() - commits.keys()
+    if not missing:
+        return list(commits.values())
+    on_branches = await _log(git, since_wall, "--branches")
+    commits |= {each: commit for each, commit in on_branches.items() if each in missing}
+    return sorted(commits.values(), key=lambda commit: commit.at, reverse=True)
 
 
-async def _reflog_commits(git: Git, since_wall: float, *revisions: str) -> dict[str, Commit]:
+async def _log(git: Git, since_wall: float, *revisions: str) -> dict[str, Commit]:
     limits = (f"--since=@{int(since_wall)}", f"--max-count={COMMITS_COUNTED_MAX}")
     listed = await git.run("log", *limits, "--format=%H %h %ct %s", "-z", *revisions)
     commits = {}
@@ -193,7 +193,7 @@ async def _reflog_commits(git: Git, since_wall: float, *revisions: str) -> dict[
 
 
 async def _unpushed(git: Git) -> tuple[int, int] | tuple[None, None]:
-    """Commits that no remote is known to have, and the files in them; None without a remote."""
+    """The number of commits that are on no known remote branch, and of the files in them; None without a remote."""
     known = await git.run("for-each-ref", "--count=1", "--format=%(objectname)", "refs/remotes")
     if known.exit_code != 0 or not known.output.strip():
         return None, None
@@ -212,7 +212,7 @@ def _count_touched(root: str, paths: Sequence[str], since_wall: float) -> int:
 
 
 def _changed_at(path: Path) -> float:
-    """When a file was written; for a deleted one, when its nearest existing folder changed."""
+    """The time at which a file was written; for a deleted one, at which its nearest existing folder changed."""
     for place in (path, *path.parents):
         with suppress(OSError):
             return place.lstat().st_mtime

@@ -11,12 +11,12 @@ import asyncio
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from math import inf
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -64,15 +64,15 @@ class GhRefused(WorldError):
 
 
 class GhGarbled(WorldError):
-    """`gh {what}` answered something that is not understood: {reason}"""
+    """`gh {what}` gave an unexpected answer: {reason}"""
 
     code = "gh-garbled"
 
 
-async def run_gh(words: Sequence[str], deadline_seconds: float) -> bytes:
+async def run_gh(arguments: Sequence[str], deadline_seconds: float) -> bytes:
     """The output of `gh`. Raises one of the errors above, or TimeoutError: then `gh` and its children were ended."""
-    what = " ".join(words[:2])
-    answer = await _answer(words, deadline_seconds)
+    what = " ".join(arguments[:2])
+    answer = await _answer(arguments, deadline_seconds)
     if answer.exit_code is None:
         if len(answer.output) > OUTPUT_BYTES_MAX or len(answer.errors) > OUTPUT_BYTES_MAX:
             raise GhGarbled(what=what, reason=f"more than {OUTPUT_BYTES_MAX:,} bytes")
@@ -87,11 +87,11 @@ async def run_gh(words: Sequence[str], deadline_seconds: float) -> bytes:
     return answer.output
 
 
-async def _answer(words: Sequence[str], deadline_seconds: float) -> CommandResult:
+async def _answer(arguments: Sequence[str], deadline_seconds: float) -> CommandResult:
     environ = {name: value for name, value in gh_environ(os.environ).items() if name not in _UNSET} | _SET
     try:
         program = find_program("gh", cwd="/", path=environ.get("PATH", os.defpath))
-        return await run_command((program, *words), deadline_seconds, environ=environ, with_children=True)
+        return await run_command((program, *arguments), deadline_seconds, environ=environ, with_children=True)
     except ClientMissing as problem:
         raise GhMissing(reason="it is not on the PATH") from problem
     except OSError as problem:
@@ -179,10 +179,10 @@ class IssueLedger(Protocol):
     """Limits new issues and records the last one. Raises WorldError if nothing can be stored."""
 
     async def claim(self, project: str) -> bool:
-        """Whether an issue may be created now; then the next one in an hour."""
+        """Whether an issue may be created now. If so, the next one may be created in an hour."""
 
     async def release(self, project: str) -> None:
-        """Undo the claim: no issue was created."""
+        """Undo the claim, because no issue was created."""
 
     async def record_filed(self, project: str, url: str) -> None:
         """Record the created issue."""
@@ -273,7 +273,7 @@ def _decode_entry(line: bytes) -> _Entry | None:
     try:
         return _decode(line)
     except msgspec.DecodeError:
-        # Torn by a crash: its issue is found on GitHub, by its marker.
+        # A crash tore the line: its issue is found on GitHub, by its marker.
         return None
 
 
@@ -281,20 +281,17 @@ def _budget(project: str) -> str:
     return f"{KIND}:{project}"
 
 
-if TYPE_CHECKING:
-    from tempfile import _TemporaryFileWrapper
-
 T = TypeVar("T")
 DEADLINE_SECONDS: Final = 20.0
 # Two pages of GitHub's, newest first. An older issue of Wakeful's is duplicated once an hour at worst.
 LISTED_MAX: Final = 200
-# Repositories seldom change hands; one that became public is noticed this late.
+# A repository that became public is noticed this late.
 VISIBILITY_SECONDS: Final = 3600.0
-# So many new issues an hour for all projects together.
+# The most new issues an hour for all projects together.
 ISSUES_MAX: Final = 10
-# Once these are used up, Wakeful does not call `gh` for so long.
+# Once these are used up, Wakeful does not call `gh` for this time.
 SPENT_SECONDS: Final = 300.0
-# So many at a time for all projects together.
+# The most calls of `gh` at once for all projects together.
 AT_ONCE_MAX: Final = 4
 # The key of the budget's slots in the ledger, and the project of the summary issue.
 _ALL: Final = "all projects"
@@ -305,19 +302,19 @@ _URL: Final = re.compile(r"https://[\w.-]+(?::\d+)?/[\w.-]+/[\w.-]+/issues/\d+\Z
 
 
 class PublicRepository(OperatorError):
-    """{repo} is public, and what a session did is not for everybody. Set github.public, or choose another one."""
+    """{repo} is public, and an issue would show what a session did. Set github.public, or choose another repository."""
 
     code = "public-repository"
 
 
 class IssueTextNotSaved(WorldError):
-    """The text of an issue could not be written down: {reason}."""
+    """The text of an issue could not be saved: {reason}."""
 
     code = "text-not-kept"
     retryable = True
 
 
-# After these nothing was created.
+# After these errors no issue was created.
 NOT_FILED: Final = (GhMissing, GhLoggedOut, GhRefused, IssueTextNotSaved)
 
 
@@ -353,12 +350,12 @@ class GhIssueTracker:
         self._repos = {label(project): name for project, _, name in (each.rpartition("=") for each in repos)}
         self._public = public
         self._deadline_seconds = deadline_seconds
-        # Until when, by the loop's clock, a repository counts as not public.
+        # The time, by the loop's clock, until which a repository counts as not public.
         self._private_until: dict[str, float] = {}
         self._project_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._gh_slots = asyncio.Semaphore(AT_ONCE_MAX)
         self._summary_lock = asyncio.Lock()
-        # Until when, by the loop's clock, the budget of all projects is known to be used up, and the summary's address.
+        # The time, by the loop's clock, until which the budget counts as used up, and the summary's address.
         self._budget_exhausted: tuple[float, str | None] = (-inf, None)
 
     def wants(self, project: str) -> bool:
@@ -370,7 +367,7 @@ class GhIssueTracker:
             return FilingResult(
                 None, f"no repository is configured for {plain(report.project, 60)}: set github.repo"
             )
-        # A folder's name may hold half a character, which cannot be stored.
+        # A folder's name may contain half a character, which cannot be stored.
         report = structs.replace(report, project=report.project.encode("utf-8", "replace").decode())
         try:
             lock = self._project_locks.setdefault(report.project, asyncio.Lock())
@@ -408,7 +405,7 @@ class GhIssueTracker:
         return FilingResult(url, "filed")
 
     async def _find_existing(self, report: IssueReport, repo: str) -> FilingResult | None:
-        """The project's issue that is open or was filed within the last hour; None: a new one may be created now."""
+        """The project's issue that is open or was filed within the last hour; None if a new one may be created now."""
         await self._require_allowed(repo)
         url = await self._open_issue(repo, report.project)
         if url is not None:
@@ -426,7 +423,7 @@ class GhIssueTracker:
         return None
 
     async def _file_summary(self, report: IssueReport, repo: str) -> FilingResult:
-        """The one issue for all problems beyond the budget: one an hour, while none is open."""
+        """File the one issue for all problems beyond the budget: one an hour, if none is open."""
         async with self._summary_lock:
             until, summary = self._budget_exhausted
             if summary is not None and asyncio.get_running_loop().time() < until:
@@ -440,8 +437,8 @@ class GhIssueTracker:
         if not await self._ledger.claim(_ALL):
             return await self._ledger.newest(_ALL)
         text = f"More than {ISSUES_MAX} projects had problems within an hour. No further issue is filed for now: `wakeful incidents` lists every problem."
-        about = IssueReport(_ALL, report.session_id, "issue limit reached", text, 0.0)
-        url = await self._create(about, repo)
+        summary = IssueReport(_ALL, report.session_id, "issue limit reached", text, 0.0)
+        url = await self._create(summary, repo)
         await self._ledger.record_filed(_ALL, url)
         return url
 
@@ -461,27 +458,27 @@ class GhIssueTracker:
         output = await self._run_gh("issue", "list", "--repo", repo, "--state", "open", *fields)
         issues = _decode_output("issue list", output, _decode_issues)
         marker = marker_of(project)
-        ours = [each for each in issues if each.title.startswith(PREFIX) and marker in each.body]
-        urls = [each.url for each in sorted(ours, key=lambda each: each.number) if _URL.match(each.url)]
+        found = [each for each in issues if each.title.startswith(PREFIX) and marker in each.body]
+        urls = [each.url for each in sorted(found, key=lambda each: each.number) if _URL.match(each.url)]
         return urls[0] if urls else None
 
     async def _create(self, report: IssueReport, repo: str) -> str:
         try:
-            with _temporary_file(body_of(report)) as text:
-                options = ("--repo", repo, "--title", title_of(report), "--body-file", text.name)
+            with _body_file(body_of(report)) as path:
+                options = ("--repo", repo, "--title", title_of(report), "--body-file", path)
                 output = await self._run_gh("issue", "create", *options)
         except NOT_FILED:
             # No issue was created. After any other error there may be one, and the next search finds it.
             await self._ledger.release(report.project)
             raise
-        words = output.decode(errors="replace").split()
-        url = next((word for word in reversed(words) if _URL.match(word)), None)
+        parts = output.decode(errors="replace").split()
+        url = next((part for part in reversed(parts) if _URL.match(part)), None)
         if url is None:
             raise GhGarbled(what="issue create", reason=_output_excerpt(output))
         return url
 
-    async def _run_gh(self, *words: str) -> bytes:
-        return await run_gh(words, self._deadline_seconds)
+    async def _run_gh(self, *arguments: str) -> bytes:
+        return await run_gh(arguments, self._deadline_seconds)
 
 
 def _decode_output(what: str, output: bytes, decode: Callable[[bytes], T]) -> T:
@@ -491,17 +488,17 @@ def _decode_output(what: str, output: bytes, decode: Callable[[bytes], T]) -> T:
         raise GhGarbled(what=what, reason=_output_excerpt(output)) from problem
 
 
-def _temporary_file(text: bytes) -> "_TemporaryFileWrapper[bytes]":
-    """The text in a file that only its owner can read and that closing removes. Raises IssueTextNotSaved."""
-    try:
-        with ExitStack() as cleanup:
-            file = cleanup.enter_context(NamedTemporaryFile(prefix="wakeful-issue-", suffix=".md"))
-            file.write(text)
+@contextmanager
+def _body_file(body: bytes) -> Iterator[str]:
+    """The path of a temporary file with the body, which only its owner can read. Raises IssueTextNotSaved."""
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(NamedTemporaryFile(prefix="wakeful-issue-", suffix=".md"))
+            file.write(body)
             file.flush()
-            cleanup.pop_all()
-            return file
-    except OSError as problem:
-        raise IssueTextNotSaved(reason=problem.strerror) from problem
+        except OSError as problem:
+            raise IssueTextNotSaved(reason=problem.strerror) from problem
+        yield file.name
 
 
 def _output_excerpt(output: bytes) -> str:

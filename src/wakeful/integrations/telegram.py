@@ -60,7 +60,7 @@ def _each(text: str, begin: int) -> Iterator[Any]:
 
 
 def _elements(text: str, begin: int) -> Iterator[str]:
-    """The texts between the commas of a list, found by brackets and quotes alone, so any depth of nesting is fine."""
+    """The texts between the commas of a list, found by brackets and quotes alone, at any depth of nesting."""
     depth, start = 0, begin
     for token in _TOKEN.finditer(text, begin):
         sign = token[0]
@@ -73,7 +73,7 @@ def _elements(text: str, begin: int) -> Iterator[str]:
                 return
         elif sign in {"]", "}"}:
             depth -= 1
-    # The text is cut off: the last element may still hold its number.
+    # The text was cut: the last element may still have its number.
     yield text[start:]
 
 
@@ -84,7 +84,7 @@ REASON_CHARS_MAX: Final = 200
 _NEVER_SENT: Final = frozenset(
     {"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol", "InvalidURL"}
 )
-# The library's own words.
+# The library's own text.
 INVALID_ANSWER: Final = "Invalid server response"
 # The only proxy error that is about the request itself.
 _TOO_LARGE: Final = "Too Large"
@@ -114,7 +114,7 @@ class TelegramFailureKind(Enum):
 
 
 class TelegramFailure(Struct, frozen=True):
-    """`reason` holds no address and no token."""
+    """`reason` contains no address and no token."""
 
     meaning: TelegramFailureKind
     reason: str
@@ -249,7 +249,7 @@ class TelegramMessenger:
 
 
 def _delivery_error(problem: Exception, token: str) -> NotDelivered:
-    """The error as Wakeful's own, without any address."""
+    """The error of the channel for this failure, without any address."""
     failure = classify_failure(problem, token)
     if failure.meaning is TelegramFailureKind.DOUBT or _GATEWAY_TIMEOUT in failure.reason:
         return NotDelivered(channel=NAME, reason=failure.reason)
@@ -268,7 +268,7 @@ def _open_bot(token: str, api: str) -> "Bot":
 
 
 def _no_preview() -> "LinkPreviewOptions":
-    """Telegram's servers must not fetch links."""
+    """Options without link previews: Telegram's servers must not fetch the links."""
     from telegram import LinkPreviewOptions  # noqa: PLC0415 - loaded by now
 
     return LinkPreviewOptions(is_disabled=True)

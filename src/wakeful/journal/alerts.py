@@ -34,32 +34,35 @@ class JournalNotifier:
         await self._notifier.raise_alert(episode, body, topic)
 
     async def resolve(self, root: str) -> None:
-        """Nothing is wrong: send the end of each open alert. An alert that the journal was settled needs no end."""
+        """Resolve the open alerts of a journal without a problem. The alert about a recovery needs no second message."""
         for pending in self._notifier.open_alerts(_prefix(root)):
-            settled = pending.alert.episode.endswith(f"/{_RESOLVED}")
-            over = resolved_text(f"journal {root}", iso(pending.owed_at), because="nothing is left to settle")
-            await self._notifier.resolve(pending.alert.episode, None if settled else over)
+            is_final = pending.alert.episode.endswith(f"/{_RESOLVED}")
+            text = resolved_text(
+                f"journal {root}", iso(pending.owed_at), because="no recovery needed any more"
+            )
+            await self._notifier.resolve(pending.alert.episode, None if is_final else text)
 
 
 def journal_alert_body(report: JournalWatchReport, now: float) -> AlertBody:
-    """The alert about a report: what was found, what was done about it, and the result."""
-    settled = _is_resolved(report)
+    what = report.words.removeprefix(f"{report.root}: ")
     return AlertBody(
-        what=report.words.removeprefix(f"{report.root}: ") + " (journal)",
+        what=f"{what[:1].upper()}{what[1:]} (journal)",
         where=f"journal {report.root}",
         since=now - report.silent_seconds,
         did=_action_text(report),
-        otherwise="nothing is left to do: its program can go on" if settled else "it stays as it is",
+        otherwise=(
+            "nothing to do; the program can continue" if _is_resolved(report) else "it stays as it is"
+        ),
         command=f"wakeful recover --session-state {quote(f'{report.root}/.copilot/session_state.json')}",
     )
 
 
 def _action_text(report: JournalWatchReport) -> str:
     if report.recovered is not None:
-        return f"tried to settle what was cut off: {report.recovered.status}"
+        return f"ran recovery: {report.recovered.status.text}"
     if report.stale_pid is not None:
-        return "nothing (its program lives: whether it hangs is for you to say)"
-    return "nothing (it could not be settled)"
+        return "no action: the program is alive; check whether it hangs"
+    return "no action: recovery was not possible"
 
 
 def _is_resolved(report: JournalWatchReport) -> bool:
@@ -67,5 +70,5 @@ def _is_resolved(report: JournalWatchReport) -> bool:
 
 
 def _prefix(root: str) -> str:
-    # Without slashes: one journal may lie below another.
+    # Without slashes: one journal's root may be below another's.
     return f"journal/{escaped(root, safe='')}/"

@@ -64,7 +64,7 @@ AnyPath = str | PathLike[str]
 
 
 class StepFailed(WorldError):
-    """Step {step} ended with exit code {exit_code}. What it said is in {errors_path}"""
+    """Step {step} ended with exit code {exit_code}. Its output: {errors_path}"""
 
     code = "step-failed"
 
@@ -98,7 +98,7 @@ class Ran(Struct, frozen=True):
 class Journal:
     """The journal of one program; one process at a time has it.
 
-    `kind` sets after how much silence it is stale: 5 minutes for `interactive`, 30 minutes for `batch`.
+    Without a write it is stale after 5 minutes if `kind` is `interactive`, after 30 minutes if it is `batch`.
     `register` lets the daemon recover it. `steps` is the plan for `next_step`. `query(step, key)` asks the
     other side about an interrupted step: `done`, `absent`, `partial` or `unknown`. `fresh` discards the
     earlier state.
@@ -306,7 +306,7 @@ class _RunningStep(Struct, frozen=True):
 
 
 async def _has_started(launching: "asyncio.Future[Any]") -> bool:
-    """Wait for the launch; whether it succeeded."""
+    """Wait for the launch; returns whether it succeeded."""
     await asyncio.wait({launching})
     return launching.exception() is None
 
@@ -331,7 +331,7 @@ class Step:
         return self._entry.attempt
 
     def artefact(self, path: AnyPath) -> None:
-        """Declare a file that this step leaves: its hash is stored when the step ends and compared after a crash."""
+        """Declare a result file of this step: its hash is stored when the step ends and compared after a crash."""
         resolve_inside(self._root, path)
         self._artefacts.add(os.fspath(path))
 
@@ -375,15 +375,15 @@ def _display_command(argv: Sequence[str]) -> str:
     return redact(join(argv))[:2000]
 
 
-def _parse_enum(words: Any, name: str, given: str) -> Any:
+def _parse_enum(values: Any, name: str, given: str) -> Any:
     try:
-        return words(given)
+        return values(given)
     except ValueError as problem:
-        raise BadTrait(name=name, allowed=" or ".join(words), shown=str(given)[:40]) from problem
+        raise BadTrait(name=name, allowed=" or ".join(values), shown=str(given)[:40]) from problem
 
 
 def _parse_command(name: str, given: Sequence[str]) -> tuple[str, ...]:
-    """A command as a tuple of words; a plain string would become a list of letters."""
+    """A command as a tuple of words; a plain string is refused, because it would become a list of letters."""
     if isinstance(given, str):
         raise BadTrait(name=name, allowed="a list of words", shown=given[:40])
     return tuple(given)

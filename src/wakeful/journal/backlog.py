@@ -25,7 +25,7 @@ AnyPath = str | PathLike[str]
 
 
 class FolderMissing(OperatorError):
-    """{shown} is no folder."""
+    """{shown} is not a folder."""
 
     code = "folder-missing"
 
@@ -55,22 +55,22 @@ class Backlog:
         """Add an item; `added_at` defaults to now. Raises BadItem, ItemExists."""
         added = validate_item({"added_at": self._files.now(), **item})
 
-        def first(found: Item | None) -> Item:
+        def insert(found: Item | None) -> Item:
             if found is not None:
                 raise ItemExists(shown=added["id"])
             return added
 
-        return self._put(added["id"], first)
+        return self._put(added["id"], insert)
 
     def update(self, item_id: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Change fields of an item, but not its id. Raises BadItem, ItemUnknown."""
 
-        def other(found: Item | None) -> Item:
+        def change(found: Item | None) -> Item:
             if found is None:
                 raise ItemUnknown(shown=item_id[:40])
             return validate_item({**found, **fields, "id": found["id"]})
 
-        return self._put(item_id, other)
+        return self._put(item_id, change)
 
     def items(self, status: str | None = None) -> list[dict[str, Any]]:
         """Every item, or those with this status, in the order in which they were added. Creates no file."""
@@ -85,9 +85,9 @@ class Backlog:
         return [each for each in known if status in {None, each["status"]}]
 
     def sync(self, *, prefer_archive: bool = False, write_master: bool = False) -> SyncResult:
-        """Import items that only the archive has, archive those that only gaia.db has, and report where they differ.
+        """Import items that only the archive has, archive those that only gaia.db has, and report those that differ.
 
-        A recovery.sync event and its audit row hold the counts.
+        A recovery.sync event and its audit row contain the counts.
         """
         with closing(self._open()):
             database = self._files.database()

@@ -20,14 +20,14 @@ class BadItem(OperatorError):
 
 
 class ItemUnknown(OperatorError):
-    """The backlog has no item {shown!r}. `wakeful backlog list` lists every one."""
+    """No backlog item {shown!r}. List them with `wakeful backlog list`."""
 
     code = "backlog-item-unknown"
     http_status = 404
 
 
 class ItemExists(OperatorError):
-    """The backlog has an item {shown!r} already. `wakeful backlog update` changes it."""
+    """Backlog item {shown!r} already exists. Change it with `wakeful backlog update`."""
 
     code = "backlog-item-exists"
     http_status = 409

@@ -1,7 +1,8 @@
 """Drafts the checkpoints of an interrupted journal.
 
-A checkpoint says what is done, what may be done, what is not, and what each choice leads to. Each checkpoint
-is about one step, so that several interrupted steps are decided separately; changed files share one.
+A checkpoint lists completed steps, possible effects, steps that were not begun, and the choices with their
+consequences. Each is about one step, so that several interrupted steps are decided separately; changed files
+share one.
 """
 
 import shlex
@@ -91,13 +92,13 @@ def _may_have_line(outcome: StepOutcome, entry: StepEntry) -> str:
 
 
 def _did_not_lines(state: SessionState, outcomes: Sequence[StepOutcome]) -> list[str]:
-    again = [
+    rerun = [
         f"step {each.step} did not end and is run again"
         for each in outcomes
         if each.course is StepAction.RERUN
     ]
     then = [entry.then for entry in state.process_map.values() if entry.then is not None]
-    return again + [f"step {step} and what follows it were not begun" for step in then[-1:]]
+    return rerun + [f"step {step} and what follows it were not begun" for step in then[-1:]]
 
 
 def _choices(
@@ -106,26 +107,27 @@ def _choices(
     names = ", ".join(entries) or "what follows"
     pids = ", ".join(str(entries[each.step].pid) for each in undecided if each.sight is ProcessState.ALIVE)
     running = f"What still runs (process {pids})" if pids else ""
-    ended = f" {running} is ended first." if running else ""
-    left = f" {running} is left alone." if running else ""
-    taken = f" The journal goes on without {', '.join(each.path for each in suspects)}." if suspects else ""
-    again = " If it has happened already, it happens twice." if entries else ""
-    choices = [
-        CheckpointChoice(ChoiceName.CONTINUE, f"{names} is run again from its start.{again}{ended}{taken}")
-    ]
+    end_note = f" {running} is ended first." if running else ""
+    leave_note = f" {running} is left alone." if running else ""
+    file_note = (
+        f" The journal goes on without {', '.join(each.path for each in suspects)}." if suspects else ""
+    )
+    repeat_note = " If it has happened already, it happens twice." if entries else ""
+    consequence = f"{names} is run again from its start.{repeat_note}{end_note}{file_note}"
+    choices = [CheckpointChoice(ChoiceName.CONTINUE, consequence)]
     if entries:
-        counted = (
+        consequence = (
             f"you looked, and it has happened: {names} counts as completed and is not run again; the journal goes"
-            f" on after it. If it has not happened, it never will.{left}{taken}"
+            f" on after it. If it has not happened, it never will.{leave_note}{file_note}"
         )
-        choices.append(CheckpointChoice(ChoiceName.DONE, counted))
+        choices.append(CheckpointChoice(ChoiceName.DONE, consequence))
     commands = tuple(shlex.join(entry.undo) for entry in entries.values() if entry.undo)
     if commands:
-        consequence = f"these commands undo {names}; after that it counts as not begun.{ended}"
+        consequence = f"these commands undo {names}; after that it counts as not begun.{end_note}"
         choices.append(CheckpointChoice(ChoiceName.ROLLBACK, consequence, commands))
     choices.append(
         CheckpointChoice(
-            ChoiceName.ABORT, f"nothing is run and nothing undone; the journal stays closed.{left}"
+            ChoiceName.ABORT, f"nothing is run and nothing undone; the journal stays closed.{leave_note}"
         )
     )
     return choices

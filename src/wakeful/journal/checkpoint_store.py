@@ -50,7 +50,7 @@ class StoredJournalCheckpoints:
 
 
 def _configured_store(paths: StatePaths) -> Path:
-    """The daemon's store. Raises ConfigError: no interface shows a checkpoint of another store."""
+    """The store that the daemon uses: no interface shows a checkpoint of another one. Raises ConfigError."""
     path = config_path(os.environ)
     config = load(path if path is not None and Path(path).exists() else None, os.environ)
     return store_path(config, paths)

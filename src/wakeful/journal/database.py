@@ -1,9 +1,9 @@
 """`gaia.db` with the tables `audit` (events) and `backlog` (items), and the backlog's archive file.
 
-The event file is authoritative: audit rows that a crash kept from being written are copied from it. A
-database whose tables have these names but other columns belongs to another program and is left unchanged. The
-archive, `doc/todo-archive.ndjson`, gets one line per change of an item; the newest line wins. Lines without a
-valid item are counted and skipped, never removed.
+The event file is authoritative: audit rows that a crash prevented are copied from it. A database with tables of
+these names but other columns belongs to another program and is left unchanged. The archive,
+`doc/todo-archive.ndjson`, gets one line per change of an item; the newest line wins. Lines without a valid item
+are counted and skipped, never removed.
 """
 
 import os
@@ -43,14 +43,14 @@ _NEWEST_SESSION: Final = """SELECT trace_id FROM audit WHERE event IN ('session.
 _LATER_SESSION: Final = """SELECT trace_id FROM audit WHERE event = 'action.started' AND trace_id != ?1 AND rowid >
     (SELECT coalesce(max(rowid), 0) FROM audit WHERE trace_id = ?1 AND event IN ('session.start', 'action.started'))
     ORDER BY rowid DESC LIMIT 1"""
-# Every database begins with this; SQLite takes an empty file for a new database.
+# Every database begins with this; SQLite treats an empty file as a new database.
 _HEADER: Final = b"SQLite format 3\0"
 
 Item = Mapping[str, Any]
 
 
 class GaiaForeign(OperatorError):
-    """{path} belongs to another program ({why}) and was left as it is. Move it away, or use another folder."""
+    """{path} belongs to another program ({why}) and was not changed. Move it away, or use another folder."""
 
     code = "gaia-foreign"
 
@@ -66,7 +66,7 @@ class GaiaDatabase:
                 path, timeout=BUSY_SECONDS_MAX, isolation_level=None, check_same_thread=False
             )
             try:
-                # A power cut may lose rows but tears none: the events have them all.
+                # A power cut may lose rows, which the events have too, but tears none.
                 self._rows.execute("PRAGMA journal_mode = WAL")
                 self._rows.execute("PRAGMA synchronous = NORMAL")
                 _check(self._rows, path)
@@ -108,12 +108,12 @@ class GaiaDatabase:
             return [(str(event), step, _object(details)) for event, step, details in rows]
 
     def traces(self, trace_id: str) -> tuple[Trace, ...]:
-        """The events of one session's steps, in the order they were written."""
+        """The events of one session's steps, oldest first."""
         query = "SELECT at, event, step, id, details FROM audit WHERE trace_id = ? AND step IS NOT NULL ORDER BY rowid"
         with self._translate_errors():
             rows = self._rows.execute(query, (trace_id,)).fetchall()
             names = ("at", "event", "step", "id", "details", "trace_id")
-            # The details last: they are JSON of their own.
+            # The details are last: they are JSON.
             found = (zip(names, (*row[:-1], _object(row[-1]), trace_id), strict=True) for row in rows)
             return tuple(msgspec.convert(dict(each), Trace) for each in found)
 
@@ -192,9 +192,9 @@ def _inspect(path: Path) -> None:
 
 def _check(rows: sqlite3.Connection, path: Path) -> None:
     if path.stat().st_size <= CHECKED_BYTES_MAX:
-        complaint = str(rows.execute("PRAGMA quick_check(1)").fetchone()[0])
-        if complaint != "ok":
-            raise StoreCorrupt(path=path, why=complaint.splitlines()[-1])
+        result = str(rows.execute("PRAGMA quick_check(1)").fetchone()[0])
+        if result != "ok":
+            raise StoreCorrupt(path=path, why=result.splitlines()[-1])
 
 
 def _known_tables(rows: sqlite3.Connection, path: Path) -> bool:
@@ -217,7 +217,7 @@ def _trace_row(located: LocatedTrace) -> tuple[object, ...]:
 def _item_row(item: Item) -> tuple[object, ...]:
     rest = {name: value for name, value in item.items() if name not in ITEM_COLUMNS}
     known = [item[name] for name in ITEM_COLUMNS[:-1]]
-    # A priority may be a word or a number: it comes back as it was given.
+    # A priority may be a word or a number: JSON preserves its type.
     known[3] = msgspec.json.encode(item["priority"]).decode()
     return *known, msgspec.json.encode(rest).decode()
 
@@ -237,7 +237,7 @@ def _object(text: object) -> dict[str, Any]:
 
 
 def _decode_column(text: object, kind: Any) -> Any:
-    """Decode a JSON column, which may also hold a number or NULL. Raises msgspec.DecodeError."""
+    """Decode a JSON column, which may also contain a number or NULL. Raises msgspec.DecodeError."""
     if not isinstance(text, str | bytes):
         raise msgspec.DecodeError("no text")
     return decode_json(text, kind)
@@ -259,7 +259,7 @@ def read_archive(path: Path) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]
 
 
 def append_items(path: Path, items: Iterable[dict[str, Any]]) -> None:
-    """Add a line for each, all or none, durably. Raises LogFull, LogBusy or LogUnusable."""
+    """Add a line for each, durably, all or none. Raises LogFull, LogBusy or LogUnusable."""
     lines = b"".join(msgspec.json.encode(item) + b"\n" for item in items)
     with translate_errors(path), lock_file(path) as file:
         is_new = os.fstat(file).st_size == 0

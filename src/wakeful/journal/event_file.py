@@ -23,6 +23,7 @@ _LINE_BYTES_MAX: Final = 64 * 1024
 _READ_BYTES: Final = 1 << 20
 # Recorded in place of the hash of a file that a person accepted: it is no longer compared.
 ACCEPTED: Final = ""
+_MISSING: Final = "it is gone"
 
 
 class LocatedTrace(NamedTuple):
@@ -33,7 +34,7 @@ class LocatedTrace(NamedTuple):
 
 
 class EventLogSlice(NamedTuple):
-    """Events after a cursor, the end of the log, and notes about what could not be read."""
+    """Events after a cursor, the end of the log, and notes about unreadable parts."""
 
     entries: tuple[LocatedTrace, ...]
     end: int
@@ -128,7 +129,7 @@ def _parse_lines(file: int, cursor: int) -> tuple[list[LocatedTrace], int, int]:
 
 
 class OutsideRoot(OperatorError):
-    """{path} lies outside the journal's folder {root}, or is one of the journal's own files."""
+    """{path} is outside the journal's folder {root}, or is one of the journal's own files."""
 
     code = "outside-root"
 
@@ -158,13 +159,13 @@ def fingerprint(path: Path) -> str:
 def find_suspects(
     root: Path, corrupt: Path, known: Mapping[str, tuple[str, str]], stamp: str
 ) -> tuple[Suspect, ...]:
-    """The journaled files (path to step and hash) that changed, each moved away, or that are gone."""
+    """The journaled files (path to step and hash) that changed or are missing. Changed files are moved away."""
     found = []
     for name, (step, expected) in known.items():
         reason = _mismatch(root, name, expected)
         if reason is not None:
-            moved = quarantine(root / name, corrupt, stamp) if reason != "it is gone" else None
-            found.append(Suspect(name, step, reason, str(moved.relative_to(root)) if moved else None))
+            moved_to = quarantine(root / name, corrupt, stamp) if reason != _MISSING else None
+            found.append(Suspect(name, step, reason, str(moved_to.relative_to(root)) if moved_to else None))
     return tuple(found)
 
 
@@ -189,7 +190,7 @@ def _mismatch(root: Path, name: str, expected: str) -> str | None:
     try:
         found = fingerprint(resolve_inside(root, name))
     except FileNotFoundError:
-        return "it is gone"
+        return _MISSING
     except OSError as problem:
         return f"it cannot be read: {problem.strerror}"
     return None if found == expected else "its content is not what the step left"

@@ -55,7 +55,7 @@ class JournalPaths:
     @classmethod
     def of_state(cls, path: Path) -> "JournalPaths":
         """The journal of a state file. Raises StateForeign for a file in another place."""
-        # Links in the path of the root belong to its owner; those below it are refused where they are met.
+        # Links in the path of the root are allowed; links below the root are refused when a file is opened.
         path = Path(os.path.abspath(path))  # noqa: PTH100 - see above
         paths = cls(Path(os.path.realpath(path.parent.parent)))
         if (path.parent.name, path.name) != (paths.state.parent.name, paths.state.name):
@@ -65,7 +65,7 @@ class JournalPaths:
         return paths
 
     def create_folders(self) -> None:
-        """Create the folders, for this user alone. Raises StateForeign for one that leads elsewhere, and OSError."""
+        """Create the folders, for this user alone. Raises StateForeign for a link, and OSError."""
         for folder in (self.state.parent, self.tmp, self.corrupt, self.logs):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.check_folders()
@@ -87,7 +87,7 @@ _DATABASE_ENDINGS: Final = ("", "-wal", "-shm")
 
 
 class AcquiredLock(Struct, frozen=True):
-    """The recovery lock is acquired. `owner` is the program that still has the journal, `taken_over` a dead recovery."""
+    """An acquired recovery lock. `owner` is the program that still has the journal, `taken_over` a dead recovery."""
 
     owner: Process | None
     taken_over: str | None
@@ -170,8 +170,10 @@ class RootFiles:
         return self.database().newest_session() if self._has_history() else None
 
     def later_session(self, trace_id: str) -> str | None:
-        """The last session that began a step after this one was opened or began one; any with a step if this
-        one never was."""
+        """The last session that began a step after this session's last start or step.
+
+        For a session that is not recorded, the last one that began a step.
+        """
         return self.database().later_session(trace_id) if self._has_history() else None
 
     def events_end(self) -> int:
@@ -203,12 +205,12 @@ class RootFiles:
         return max(0.0, self._clock.now().wall - wall) if wall is not None else 0.0
 
     def stale_seconds(self, trace_id: str) -> float:
-        """After how many seconds without a write this journal is stale."""
+        """The number of seconds without a write after which this journal is stale."""
         kind = self.database().kind_of(trace_id)
         return STALE_SECONDS.get(kind or "", STALE_SECONDS["interactive"])
 
     def find_suspects(self, trace_id: str) -> tuple[Suspect, ...]:
-        """Journaled files that changed, moved away."""
+        """Journaled files that changed or are missing; changed files are moved away."""
         known: dict[str, tuple[str, str]] = {}
         kinds = ("action.completed", "artefact.accepted")
         for event, step, details in self.database().details(kinds, trace_id):
@@ -267,7 +269,7 @@ class RootFiles:
         database.audit(found.entries)
 
     def _has_history(self) -> bool:
-        """Whether there is anything to read; reading creates no database in an empty folder."""
+        """Whether there are events or rows: in an empty folder a read must not create a database."""
         return self._database is not None or self.paths.database.exists() or self._events.size() > 0
 
     def _quarantine(self, path: Path) -> str:
@@ -275,5 +277,5 @@ class RootFiles:
 
 
 def own_command() -> str:
-    """The command line of this program, for people who look at a lock."""
-    return " ".join(os.path.basename(word) for word in sys.argv[:3]) or "python"  # noqa: PTH119 - words, not paths
+    """The command line of this program, for people who inspect a lock."""
+    return " ".join(os.path.basename(word) for word in sys.argv[:3]) or "python"  # noqa: PTH119 - not all are paths

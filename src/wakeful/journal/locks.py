@@ -26,7 +26,7 @@ from wakeful.incidents.line_log import open_for_reading, translate_errors
 from wakeful.journal.state_file import replace_file
 from wakeful.linux import proc
 
-# The holder cannot be found: a lock outlives its process where a child has inherited it.
+# For a holder that cannot be found: a lock outlives its process if a child has inherited it.
 UNKNOWN_PROCESS: Final = Process(0, 0, "")
 _RETRY_SECONDS: Final = 0.02
 _LOCK_BYTES_MAX: Final = 4096
@@ -34,7 +34,7 @@ _PATH_BYTES_MAX: Final = 4096
 
 
 class RecoveryRuns(WorldError):
-    """Another recovery holds {path}: {owner}. `--wait 60` waits for it."""
+    """Another recovery is using {path}: {owner}. Use `--wait 60` to wait for it."""
 
     code = "recovery-runs"
     retryable = True
@@ -55,10 +55,10 @@ class LockHolder(Struct, frozen=True):
 
 
 class _FoundLock(NamedTuple):
-    """An existing lock: its owner as text, and whether the owner is gone."""
+    """An existing lock: its owner as text, and whether the owner has ended."""
 
     owner: str
-    gone: bool
+    has_ended: bool
 
 
 _decode: Final = json_decoder(LockHolder)
@@ -66,8 +66,7 @@ _decode: Final = json_decoder(LockHolder)
 
 @contextmanager
 def recovery_lock(path: Path, *, since: str, command: str, wait_seconds: float) -> Iterator[str | None]:
-    """Hold the recovery lock of a journal; yields the dead owner that it was taken from, if any. Raises
-    RecoveryRuns."""
+    """Hold the recovery lock of a journal; yields its earlier owner, if that died. Raises RecoveryRuns."""
     draft = path.with_name(f"{path.name}.{os.getpid()}-{time.monotonic_ns()}")
     with translate_errors(path):
         file = _create_draft(draft, since, command)
@@ -92,7 +91,7 @@ class JournalLock:
         self._file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def acquire(self, wait_seconds: float = 0.0) -> bool:
-        """False if another process held it all that time."""
+        """Whether the lock was acquired within this time."""
         deadline = time.monotonic() + wait_seconds
         while True:
             try:
@@ -138,7 +137,7 @@ def _acquire(path: Path, draft: Path, deadline: float) -> str | None:
             os.link(draft, path)
         except FileExistsError:
             found = _inspect_lock(path)
-            if found is not None and found.gone:
+            if found is not None and found.has_ended:
                 taken_over = found.owner
             elif found is not None and time.monotonic() >= deadline:
                 raise RecoveryRuns(path=path, owner=found.owner) from None
@@ -149,7 +148,7 @@ def _acquire(path: Path, draft: Path, deadline: float) -> str | None:
 
 
 def _inspect_lock(path: Path) -> _FoundLock | None:
-    """The lock at this path, removed if its owner is gone; None if it vanished meanwhile."""
+    """The lock at this path, removed if its owner has ended; None if it was removed meanwhile."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -160,10 +159,10 @@ def _inspect_lock(path: Path) -> _FoundLock | None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return _FoundLock(found.owner, gone=False)
+            return _FoundLock(found.owner, has_ended=False)
         if not _is_same_file(path, file):
             return None
-        if found.gone:
+        if found.has_ended:
             path.unlink()
         return found
     finally:
@@ -175,17 +174,17 @@ def _parse_lock(content: bytes) -> _FoundLock:
     try:
         holder = _decode(content)
     except msgspec.DecodeError:
-        words = content.split()
-        pid = int(words[0]) if words and words[0].isdigit() and len(words[0]) < 10 else 0
+        number = next(iter(content.split()), b"")
+        pid = int(number) if number.isdigit() and len(number) < 10 else 0
         if not pid:
-            return _FoundLock("somebody it does not name; remove it if no recovery runs", gone=False)
+            return _FoundLock("somebody it does not name; remove it if no recovery runs", has_ended=False)
         try:
-            gone = proc.identify(pid) is None
+            has_ended = proc.identify(pid) is None
         except proc.ProcessHidden:
-            gone = False
-        return _FoundLock(f"pid {pid}", gone=gone)
+            has_ended = False
+        return _FoundLock(f"pid {pid}", has_ended)
     owner = f"pid {holder.pid} ({plain(holder.command, 80)}) since {plain(holder.since, 40)}"
-    return _FoundLock(owner, gone=proc.state_of(holder.process) is ProcessState.DEAD)
+    return _FoundLock(owner, has_ended=proc.state_of(holder.process) is ProcessState.DEAD)
 
 
 def _is_same_file(path: Path, file: int) -> bool:

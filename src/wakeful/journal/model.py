@@ -27,13 +27,13 @@ STALE_SECONDS: Final[Mapping[str, float]] = {"interactive": 300.0, "batch": 1800
 
 
 class BadStepName(OperatorError):
-    """{shown!r} is no name of a step: letters, digits and . _ - only, a letter or digit first, 100 at most."""
+    """Invalid step name {shown!r}: use letters, digits and . _ -, a letter or digit first, at most 100."""
 
     code = "bad-step"
 
 
 class BadTrait(OperatorError):
-    """A step's {name} is {allowed}, not {shown!r}."""
+    """A step's {name} must be {allowed}, not {shown!r}."""
 
     code = "bad-step-trait"
 
@@ -46,26 +46,26 @@ class StateMissing(OperatorError):
 
 
 class StateForeign(OperatorError):
-    """{path} is not a state this Wakeful can take up: {reason}. It was left as it is."""
+    """{path} is not a state that this version can read: {reason}. It was not changed."""
 
     code = "state-foreign"
 
 
 class StateOutdated(OperatorError):
-    """{path} is not of session {later}, of whose steps events.ndjson or gaia.db tell last. Put back what belongs together,
-    or begin anew with fresh=True."""
+    """{path} does not belong to session {later}, which events.ndjson or gaia.db name last. Restore the matching files,
+    or start over with fresh=True."""
 
     code = "state-outdated"
 
 
 class StateTorn(WorldError):
-    """{path} is torn: {reason}."""
+    """{path} is incomplete: {reason}."""
 
     code = "state-torn"
 
 
 class StepEffects(StrEnum):
-    """What a step may change. `unknown` is treated as `remote`."""
+    """The possible effects of a step. `unknown` is treated as `remote`."""
 
     NONE = "none"
     LOCAL = "local"
@@ -74,7 +74,7 @@ class StepEffects(StrEnum):
 
 
 class OnAlive(StrEnum):
-    """What recovery does about a process that outlived its program."""
+    """The treatment of a process that outlived its program: recovery waits for it, or ends it and runs the step again."""
 
     WAIT = "wait"
     RERUN = "rerun"
@@ -122,7 +122,7 @@ class StepEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def process(self) -> Process | None:
-        """The identity behind the pid; None where it was not recorded."""
+        """The identity behind the pid; None if it was not recorded."""
         if self.pid is None or self.started is None or not self.boot_id:
             return None
         return Process(self.pid, self.started, self.boot_id)
@@ -159,7 +159,7 @@ class SessionState(Struct, frozen=True, forbid_unknown_fields=True):
         return replace(self, process_map={**self.process_map, step: entry})
 
     def with_completed(self, step: str) -> "SessionState":
-        """The step counts as done and its process as gone."""
+        """The state in which this step is completed and has no process."""
         entry = self.process_map.get(step)
         then = entry.then if entry is not None else None
         left = {name: each for name, each in self.process_map.items() if name != step}
@@ -199,7 +199,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def state_bytes(state: SessionState) -> bytes:
-    """The state as its file holds it, indented for people."""
+    """The content of the state's file, indented for people."""
     return msgspec.json.format(_encode(state), indent=2) + b"\n"
 
 
@@ -245,7 +245,7 @@ def read_trace(line: bytes) -> Trace | None:
 def start_details(entry: StepEntry) -> dict[str, Any]:
     """Details of a started event: enough to decide about the step without the state.
 
-    Commands are left out: they may hold secrets, and owners show event logs to others.
+    Commands are left out: they may contain secrets, and owners show event logs to other people.
     """
     defaults = replace(StepEntry(), undo=entry.undo, query=entry.query)
     changed = {name: value for name, value in asdict(entry).items() if value != getattr(defaults, name)}
@@ -262,7 +262,7 @@ def reconcile(state: SessionState, traces: Iterable[Trace]) -> SessionState:
     """Apply traces to the state: a step that they report as started or completed counts as such.
 
     Traces may come in any order, twice, and from before the state. A state can be older than its events (a
-    restored backup, a git checkout), and then only the events know what happened since. A trace without an
+    restored backup, a git checkout), and then only the events have the later changes. A trace without an
     attempt, as earlier versions wrote it, belongs to the attempt of the trace before it.
     """
     attempts: dict[str, int] = {}
@@ -310,7 +310,7 @@ def _entry_of(trace: Trace, attempt: int) -> StepEntry:
     if trace.event == "action.started":
         with suppress(msgspec.ValidationError):
             return msgspec.convert(trace.details, StepEntry)
-    # Nothing about this attempt is certain.
+    # Nothing else about this attempt is known.
     return StepEntry(started_at=trace.at, attempt=attempt)
 
 

@@ -36,7 +36,7 @@ GATE_SECONDS: Final = 0.5
 _RETRY_SECONDS: Final = 0.02
 # A line on stdin starts the program; the end of stdin does not.
 _GATE: Final = 'read -r go || exit 125; exec "$@" </dev/null'
-# Not 1 and 2: programs exit with these if they could not ask at all.
+# Not 1 and 2: programs exit with these if the query itself failed.
 _ANSWERS: Final = {0: RemoteAnswer.DONE, 10: RemoteAnswer.ABSENT, 11: RemoteAnswer.PARTIAL}
 
 Query = Callable[[str, str | None], object]
@@ -76,7 +76,7 @@ class GatedProcess:
 
     def release(self) -> None:
         assert self._child.stdin is not None, "stdin is a pipe"
-        # It may have been killed at the gate: its exit code says so.
+        # It may have been killed at the gate: `wait` then returns its exit code.
         with suppress(BrokenPipeError), self._child.stdin as gate:
             gate.write(b"go\n")
 
@@ -117,7 +117,7 @@ class StepProcesses:
     def probe(self, entry: StepEntry) -> ProcessState:
         """Whether anything of the step still runs: its process, or processes that it left behind."""
         if not entry.mark and (entry.last is StepStatus.FAILED or _is_this_process(entry)):
-            # It ran inside a program, which saw it end; or inside this process, which never asks about a step it is in.
+            # It ran inside a program that recorded its end, or inside this process, which never probes a running step.
             return ProcessState.DEAD
         state = _probe_process(entry)
         if (
@@ -136,9 +136,9 @@ class StepProcesses:
         return state
 
     def terminate(self, entry: StepEntry) -> ProcessState:
-        """End its processes that carry its mark; returns the state afterwards.
+        """End the processes with the step's mark; returns the state afterwards.
 
-        A journal lies in a project and can name any process: one without the mark gets no signal.
+        A journal in a project can name any process: one without the mark gets no signal.
         """
         if entry.process is not None and entry.mark:
             run_in_thread(terminate(entry.process, is_meant=has_variable(MARK_VARIABLE, entry.mark)))
@@ -157,7 +157,7 @@ class StepProcesses:
         return _ANSWERS.get(self._run(entry.query, step, entry, self._query_seconds), RemoteAnswer.UNKNOWN)
 
     def undo(self, step: str, entry: StepEntry, log: str) -> bool:
-        """Run the step's undo command, with its output in `log` below the root; whether it succeeded."""
+        """Run the step's undo command, with its output in `log` below the root; returns whether it succeeded."""
         path = self._root / log
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _open_log(path).close()
@@ -198,7 +198,7 @@ def run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
     def run() -> None:
         try:
             results.append(asyncio.run(coroutine))
-        except BaseException as problem:  # noqa: BLE001 - raised again where it is waited for
+        except BaseException as problem:  # noqa: BLE001 - raised again in the waiting thread
             problems.append(problem)
 
     thread = threading.Thread(target=run, name="wakeful-journal")
@@ -219,7 +219,7 @@ def _probe_process(entry: StepEntry) -> ProcessState:
         return proc.state_of(process)
     if entry.pid is None:
         return ProcessState.UNKNOWN
-    # A bare pid: if no process has it, the step's process is gone; a process that has it proves nothing.
+    # A bare pid: if no process has it, the step's process has ended; a process that has it proves nothing.
     try:
         return ProcessState.DEAD if proc.identify(entry.pid) is None else ProcessState.UNKNOWN
     except proc.ProcessHidden:
@@ -227,15 +227,15 @@ def _probe_process(entry: StepEntry) -> ProcessState:
 
 
 def _call_query(query: Query, step: str, key: str | None, seconds: float) -> RemoteAnswer:
-    """The function's answer; UNKNOWN if it comes too late or is none."""
+    """The function's answer; UNKNOWN if it is late or invalid."""
     answers: list[object] = []
 
     def ask() -> None:
         # An exception is no answer.
         with suppress(Exception):
-            given = query(step, key)
+            answer = query(step, key)
             answers.append(
-                asyncio.run(_await_within(given, seconds)) if asyncio.iscoroutine(given) else given
+                asyncio.run(_await_within(answer, seconds)) if asyncio.iscoroutine(answer) else answer
             )
 
     thread = threading.Thread(target=ask, name="wakeful-query", daemon=True)
@@ -247,9 +247,9 @@ def _call_query(query: Query, step: str, key: str | None, seconds: float) -> Rem
         return RemoteAnswer.UNKNOWN
 
 
-async def _await_within(given: Coroutine[Any, Any, object], seconds: float) -> object:
+async def _await_within(answer: Coroutine[Any, Any, object], seconds: float) -> object:
     async with asyncio.timeout(seconds):
-        return await given
+        return await answer
 
 
 def _open_log(path: Path) -> Any:

@@ -62,13 +62,16 @@ STEPS: Final = (
 )
 AWAITING_APPROVAL: Final = "awaiting-approval"
 ABORTED: Final = "aborted"
-# The timeline stays short; the events hold the rest.
+# The timeline stays short; events.ndjson has the rest.
 TIMELINE_EVENTS_MAX: Final = 200
 Progress = Callable[[int, str], None]
 
 
+def no_progress(_number: int, _text: str) -> None: ...
+
+
 class JournalInUse(WorldError):
-    """{root} is in use by pid {pid}, which wrote {seconds:.0f} s ago. Nothing was changed; `--wait 60` waits for it."""
+    """{root} is in use by pid {pid}, which wrote {seconds:.0f} s ago. Nothing was changed. Use `--wait 60` to wait for it."""
 
     code = "journal-in-use"
     retryable = True
@@ -89,7 +92,7 @@ def recover(
     *,
     only: str | None = None,
     wait_seconds: float = 0.0,
-    progress: Progress = lambda number, words: None,  # noqa: ARG005 - no progress wanted
+    progress: Progress = no_progress,
 ) -> RecoveryResult:
     """Recover a journal after a crash: all of its steps, or only one.
 
@@ -164,21 +167,21 @@ class _Recovery:
         if locked.taken_over is not None:
             self._notes.append(f"took over the lock of {locked.taken_over}, which is gone")
             self._trace("recovery.lock_taken_over", None, owner=locked.taken_over)
-        # The checkpoints that block this journal, without those that are unknown here or about another journal.
+        # The checkpoints that block this journal, without unknown ones and those of another journal.
         journal = (CheckpointKind.JOURNAL, self._files.root, self._state.trace_id)
         found = (self._checkpoints.find(number) for number in self._state.checkpoint_numbers)
-        asked = tuple(
+        blocking = tuple(
             each for each in found if each is not None and (each.kind, each.subject, each.trace_id) == journal
         )
         self._progress(3, STEPS[2])
         for step, entry in tuple(self._state.process_map.items()):
             if entry.is_open and only in {None, step}:
-                self._recover_step(step, entry, asked)
-        self._compare_files(asked)
+                self._recover_step(step, entry, blocking)
+        self._compare_files(blocking)
         self._progress(4, STEPS[3])
         self._files.append_timeline(self._timeline())
         self._progress(5, STEPS[4])
-        numbers = self._pending_checkpoints(asked)
+        numbers = self._pending_checkpoints(blocking)
         self._progress(6, STEPS[5])
         self._save(numbers)
         self._progress(7, STEPS[6])
@@ -199,21 +202,21 @@ class _Recovery:
         self._notes += [str(problem), *reading.notes]
         self._torn_state_path = self._files.quarantine_state()
         fault_point("journal.set_aside")
-        # On disk at once: a crash from here on leaves a state that waits for a checkpoint that does not exist.
+        # On disk at once: after a crash from here on, the state waits for a checkpoint that does not exist.
         self._files.write(state.with_checkpoints([NUMBER_MAX]))
         self._state = state
         self._trace("recovery.state_moved", None, reason=str(problem), moved_to=self._torn_state_path)
         return state, reading
 
-    def _recover_step(self, step: str, entry: StepEntry, asked: Sequence[Checkpoint]) -> None:
+    def _recover_step(self, step: str, entry: StepEntry, blocking: Sequence[Checkpoint]) -> None:
         state = self._processes.probe(entry)
         if state is ProcessState.ALIVE:
             patience_seconds = self._wait_seconds if entry.on_alive is OnAlive.WAIT else 0.0
             state = self._processes.wait(entry, patience_seconds)
-        is_asked = entry.last in {StepStatus.STARTED, StepStatus.FAILED}
-        answer = self._processes.query_remote(step, entry) if is_asked else RemoteAnswer.UNKNOWN
+        has_effects = entry.last in {StepStatus.STARTED, StepStatus.FAILED}
+        answer = self._processes.query_remote(step, entry) if has_effects else RemoteAnswer.UNKNOWN
         decision = decide_step(entry, state, answer)
-        decided = next((each for each in asked if _is_decision_pending(each, step, entry)), None)
+        decided = next((each for each in blocking if _is_decision_pending(each, step, entry)), None)
         if decision.course in NEEDS_CHECKPOINT and decided is not None:
             decision = self._apply_decision(step, entry, state, decided)
         action, reason = self._execute(step, entry, decision)
@@ -277,45 +280,47 @@ class _Recovery:
             self._state = self._state.with_completed(step)
         return action, reason
 
-    def _compare_files(self, asked: Sequence[Checkpoint]) -> None:
+    def _compare_files(self, blocking: Sequence[Checkpoint]) -> None:
         for each in self._files.find_suspects(self._state.trace_id):
             self._trace(
                 "recovery.suspect", each.step, path=each.path, reason=each.reason, moved_to=each.moved_to
             )
             if any(
                 checkpoint.state in _CONTINUING_STATES and asks_about_file(checkpoint, each)
-                for checkpoint in asked
+                for checkpoint in blocking
             ):
                 self._trace("artefact.accepted", None, paths=[each.path])
             else:
                 self._suspects = (*self._suspects, each)
 
-    def _pending_checkpoints(self, asked: Sequence[Checkpoint]) -> tuple[int, ...]:
+    def _pending_checkpoints(self, blocking: Sequence[Checkpoint]) -> tuple[int, ...]:
         """The numbers of the checkpoints that need a decision now."""
-        self._is_aborted = any(each.state is CheckpointState.ABORTED for each in asked)
-        waiting = [each for each in asked if each.is_open or each.state is CheckpointState.ABORTED]
+        self._is_aborted = any(each.state is CheckpointState.ABORTED for each in blocking)
+        waiting = [each for each in blocking if each.is_open or each.state is CheckpointState.ABORTED]
         if not self._is_aborted:
-            waiting += map(self._open_checkpoint, self._new_drafts(waiting, self._torn_note(asked)))
+            waiting += map(self._open_checkpoint, self._new_drafts(waiting, self._torn_note(blocking)))
         return tuple(each.number for each in waiting)
 
-    def _new_drafts(self, asked: Sequence[Checkpoint], torn: str | None) -> list[Checkpoint]:
-        """Drafts for the questions that no checkpoint asks yet."""
+    def _new_drafts(self, blocking: Sequence[Checkpoint], torn: str | None) -> list[Checkpoint]:
+        """Drafts for the questions that are in no checkpoint yet."""
         undecided = [
             each
             for each in self._outcomes
             if each.course in NEEDS_CHECKPOINT
-            and not any(asks_about_step(one, each.step, each.attempt) for one in asked)
+            and not any(asks_about_step(one, each.step, each.attempt) for one in blocking)
         ]
-        suspects = [each for each in self._suspects if not any(asks_about_file(one, each) for one in asked)]
+        suspects = [
+            each for each in self._suspects if not any(asks_about_file(one, each) for one in blocking)
+        ]
         return draft_checkpoints(self._files.root, self._state, self._outcomes, undecided, suspects, torn)
 
-    def _torn_note(self, asked: Sequence[Checkpoint]) -> str | None:
-        """A torn state waits until a person has seen it, even if its recovery was interrupted."""
+    def _torn_note(self, blocking: Sequence[Checkpoint]) -> str | None:
+        """The note that a torn state needs a person, also if its recovery was interrupted; None without one."""
         if self._torn_state_path is not None:
             return (
                 f"the state was torn and lies in {self._torn_state_path} now: its events say what stands here"
             )
-        if len(asked) < len(self._state.checkpoint_numbers):
+        if len(blocking) < len(self._state.checkpoint_numbers):
             return "the state waits for a checkpoint that this store does not know: look at what it says"
         return None
 
@@ -407,7 +412,7 @@ _CONTINUING_STATES: Final = frozenset({CheckpointState.CONTINUED, CheckpointStat
 def _is_decision_pending(checkpoint: Checkpoint, step: str, entry: StepEntry) -> bool:
     """Whether a decision still has to be carried out for this step; each decision starts an undo only once.
 
-    A step that the checkpoint does not name, because it still ran then, needs a checkpoint of its own.
+    A step that is not in the checkpoint, because it still ran then, needs its own checkpoint.
     """
     if checkpoint.is_open or not asks_about_step(checkpoint, step, entry.attempt):
         return False

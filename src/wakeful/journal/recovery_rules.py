@@ -1,9 +1,8 @@
 """Decision table for steps that a crash interrupted. Pure.
 
-The first rule of RULES that fits decides, and one fits every question. Waiting and looking are always
-allowed. Steps without effects or with only local effects are run again. Steps with remote effects are run
-again only with an idempotency key, or if the other side says that they did not happen. Everything else needs
-a person's decision.
+The first rule of RULES that matches decides, and the last one matches all facts. Steps without effects or with
+only local effects are run again. Steps with remote effects are run again only with an idempotency key, or if the
+other side reports that they did not happen. Everything else needs a person's decision.
 """
 
 from collections.abc import Mapping
@@ -15,12 +14,12 @@ from msgspec import Struct
 from wakeful.core.process import ProcessState
 from wakeful.journal.model import OnAlive, StepEffects, StepEntry, StepStatus
 
-# A step that ended its program this often does so by itself: a person decides before it runs again.
+# A step that was interrupted this often may be the cause itself: a person decides before it runs again.
 ATTEMPTS_MAX: Final = 5
 
 
 class RemoteAnswer(StrEnum):
-    """What the other side says. `absent`: it did not happen and cannot happen any more."""
+    """The answer of the other side. `absent`: it did not happen and cannot happen any more."""
 
     DONE = "done"
     ABSENT = "absent"
@@ -42,11 +41,22 @@ class StepAction(StrEnum):
 
 
 class RecoveryStatus(StrEnum):
-    """How a recovery ends."""
+    """The result of a recovery."""
 
     OK = "ok"
     MANUAL_REVIEW = "manual-review"
     REQUIRED_ROLLBACK = "required-rollback"
+
+    @property
+    def text(self) -> str:
+        return _STATUS_TEXTS[self]
+
+
+_STATUS_TEXTS: Final = {
+    RecoveryStatus.OK: "recovered",
+    RecoveryStatus.MANUAL_REVIEW: "manual review required",
+    RecoveryStatus.REQUIRED_ROLLBACK: "rollback required",
+}
 
 
 class StepFacts(Struct, frozen=True):
@@ -170,7 +180,7 @@ def decide(facts: StepFacts) -> StepDecision:
 
 
 def action_for_running(*, detachable: bool, orphanable: bool, on_alive: OnAlive) -> StepAction:
-    """What to do about a running process: leave it, wait for it or end it."""
+    """The action for a running process: leave it, wait for it or end it."""
     if detachable:
         return StepAction.LEAVE if orphanable else StepAction.END_AND_RERUN
     return StepAction.WAIT if on_alive is OnAlive.WAIT else StepAction.END_AND_RERUN
@@ -194,7 +204,7 @@ def worst_status(statuses: tuple[RecoveryStatus, ...]) -> RecoveryStatus:
 
 
 class StepOutcome(Struct, frozen=True):
-    """What was found and decided about one step."""
+    """The facts and the decision about one step."""
 
     step: str
     attempt: int
@@ -205,7 +215,7 @@ class StepOutcome(Struct, frozen=True):
 
 
 class Suspect(Struct, frozen=True):
-    """A journaled file that changed; `moved_to` is None if it is gone."""
+    """A journaled file that changed; `moved_to` is None if it is missing."""
 
     path: str
     step: str
@@ -214,7 +224,7 @@ class Suspect(Struct, frozen=True):
 
 
 class RecoveryResult(Struct, frozen=True):
-    """How a recovery ended. `checkpoints` are all that need a decision, `checkpoint` is the first of them."""
+    """The result of a recovery. `checkpoints` are all that need a decision, `checkpoint` is the first of them."""
 
     status: RecoveryStatus
     approval: str | None

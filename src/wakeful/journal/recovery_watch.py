@@ -1,7 +1,7 @@
 """Recovers journals from outside their programs: by command, after a decision, and by the daemon's watch.
 
-The watch recovers journals whose program is gone and reports those whose program is silent. It never runs a
-step.
+The watch recovers journals after the end of their program, and reports journals with a silent program. It never
+runs a step.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from wakeful.journal.files import JournalPaths, RootFiles
 from wakeful.journal.locks import JournalLock, registered_roots
 from wakeful.journal.model import SessionState, StateMissing, StateTorn, StepStatus, reconcile
 from wakeful.journal.processes import Query, StepProcesses
-from wakeful.journal.recovery import ABORTED, JournalCheckpoints, Progress, recover
+from wakeful.journal.recovery import ABORTED, JournalCheckpoints, Progress, no_progress, recover
 from wakeful.journal.recovery_rules import STATUS_OF, RecoveryResult, RecoveryStatus
 from wakeful.storage.base import ActionOutcome
 
@@ -39,7 +39,7 @@ def recover_journal(
     session_state: Path,
     *,
     wait_seconds: float = 0.0,
-    progress: Progress = lambda number, words: None,  # noqa: ARG005 - no progress wanted
+    progress: Progress = no_progress,
     query: Query | None = None,
     checkpoints: JournalCheckpoints | None = None,
     environ: Mapping[str, str] | None = None,
@@ -63,12 +63,12 @@ class JournalDecisionExecutor:
     def __init__(self, checkpoints: JournalCheckpoints | None = None) -> None:
         self._checkpoints = checkpoints
 
-    async def carry_out(self, checkpoint: Checkpoint, choice: ChoiceName) -> DecisionOutcome:  # noqa: ARG002 - the store knows it
+    async def carry_out(self, checkpoint: Checkpoint, choice: ChoiceName) -> DecisionOutcome:  # noqa: ARG002 - the store has it
         state = JournalPaths(Path(checkpoint.subject)).state
         try:
             recovered = await asyncio.to_thread(recover_journal, state, checkpoints=self._checkpoints)
         except OperatorError as problem:
-            # The journal is gone or is another one: nothing is left to do.
+            # The journal was deleted or replaced: nothing is left to do.
             return DecisionOutcome(ActionOutcome.DECLINED, str(problem))
         if recovered.approval == ABORTED:
             return DecisionOutcome(
@@ -89,7 +89,7 @@ class JournalDecisionExecutor:
 
 
 def _is_unresolved(checkpoint: Checkpoint, recovered: RecoveryResult) -> bool:
-    """Whether a step that this checkpoint asks about is still unsettled."""
+    """Whether a step of this checkpoint is still open."""
     return checkpoint.number in recovered.checkpoints or any(
         STATUS_OF[each.course] is not RecoveryStatus.OK
         and asks_about_step(checkpoint, each.step, each.attempt)
@@ -98,7 +98,7 @@ def _is_unresolved(checkpoint: Checkpoint, recovered: RecoveryResult) -> bool:
 
 
 class JournalWatchReport(Struct, frozen=True):
-    """What the watch reports about one journal: a recovery, or that its program is silent."""
+    """A report about one journal: a recovery, a silent program, or an error."""
 
     root: str
     recovered: RecoveryResult | None
@@ -108,14 +108,14 @@ class JournalWatchReport(Struct, frozen=True):
 
 
 class NoReport(Enum):
-    """Why the watch reports nothing: nothing is wrong with the journal, or the last report still holds."""
+    """The reason for no report: the journal has no problem, or the last report still applies."""
 
-    HEALTHY = "well"
-    ALREADY_REPORTED = "told"
+    HEALTHY = "healthy"
+    ALREADY_REPORTED = "already reported"
 
 
 class RecoveryWatch:
-    """Recovers journals whose program is gone and reports those whose program is silent, once per state.
+    """Recovers journals after the end of their program and reports silent programs, once per state.
 
     `roots` come from the configuration, registered roots from `registry`. `on_healthy` is called at every
     check of a journal without a problem.
@@ -128,7 +128,6 @@ class RecoveryWatch:
         registry: Path,
         clock: Clock,
         report: Callable[[JournalWatchReport], Awaitable[None]],
-        interval_seconds: float = INTERVAL_SECONDS,
         checkpoints: JournalCheckpoints | None = None,
         on_healthy: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
@@ -137,7 +136,6 @@ class RecoveryWatch:
         self._registry = registry
         self._clock = clock
         self._report = report
-        self._interval_seconds = interval_seconds
         self._checkpoints: JournalCheckpoints = (
             checkpoints if checkpoints is not None else StoredJournalCheckpoints()
         )
@@ -147,7 +145,7 @@ class RecoveryWatch:
         """Check every journal at each interval, until cancelled."""
         while True:
             await self.check()
-            await self._clock.sleep(self._interval_seconds)
+            await self._clock.sleep(INTERVAL_SECONDS)
 
     async def check(self) -> list[JournalWatchReport]:
         """Check every journal once; returns the new reports."""
@@ -192,19 +190,19 @@ class RecoveryWatch:
                 return NoReport.HEALTHY
         finally:
             files.close()
-        words = f"{root}: stale; pid {holder} has the journal and wrote nothing since {state.last_sync}"
-        return self._if_new(JournalWatchReport(str(root), None, holder, words, silent_seconds))
+        text = f"{root}: stale; pid {holder} has the journal and wrote nothing since {state.last_sync}"
+        return self._if_new(JournalWatchReport(str(root), None, holder, text, silent_seconds))
 
     def _is_waiting(self, root: Path, state: SessionState) -> bool:
         """Whether nothing changed since the last report: no decision was taken, the processes still run."""
         open_entries = [each for each in state.process_map.values() if each.is_open]
         if state.checkpoint_numbers:
             found = [self._checkpoints.find(number) for number in state.checkpoint_numbers]
-            asked = [each for each in found if each is not None and each.subject == str(root)]
-            aborted = any(each.state is CheckpointState.ABORTED for each in asked)
-            decided = [each for each in asked if not each.is_open]
-            # An abort stays; it is carried out where a step is still open.
-            return len(asked) == len(found) and (not decided or (aborted and not open_entries))
+            known = [each for each in found if each is not None and each.subject == str(root)]
+            aborted = any(each.state is CheckpointState.ABORTED for each in known)
+            decided = [each for each in known if not each.is_open]
+            # An abort is final; it is carried out once, while a step is still open.
+            return len(known) == len(found) and (not decided or (aborted and not open_entries))
         processes = StepProcesses(root)
         return root in self._last_reports and all(
             processes.probe(each) is ProcessState.ALIVE for each in open_entries
@@ -215,14 +213,14 @@ class RecoveryWatch:
         numbers = (
             f", checkpoint {', '.join(map(str, recovered.checkpoints))}" if recovered.checkpoints else ""
         )
-        words = f"{root}: its program was cut off: {recovered.status}{numbers}"
-        return self._if_new(JournalWatchReport(str(root), recovered, None, words))
+        text = f"{root}: program interrupted: {recovered.status.text}{numbers}"
+        return self._if_new(JournalWatchReport(str(root), recovered, None, text))
 
     def _if_new(self, report: JournalWatchReport) -> JournalWatchReport | NoReport:
-        """The report, unless it repeats the last one; a recovery that settled something is always new."""
+        """The report, unless it repeats the last one; a successful recovery is always new."""
         recovered, root = report.recovered, Path(report.root)
-        settled = recovered is not None and recovered.status is RecoveryStatus.OK
-        if self._last_reports.get(root) == report.words and not settled:
+        is_recovered = recovered is not None and recovered.status is RecoveryStatus.OK
+        if self._last_reports.get(root) == report.words and not is_recovered:
             return NoReport.ALREADY_REPORTED
         self._last_reports[root] = report.words
         log.info("%s", report.words)
@@ -239,7 +237,7 @@ def _owner_pid(paths: JournalPaths) -> int | None:
 
 
 def _is_interrupted(state: SessionState) -> bool:
-    """Whether something is left to settle; an aborted step counts as settled."""
+    """Whether it needs a recovery or a decision; an aborted journal does not."""
     entries = state.process_map.values()
     if any(each.last is StepStatus.ABORTED for each in entries):
         return False

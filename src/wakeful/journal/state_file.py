@@ -1,8 +1,8 @@
 """Reads and atomically replaces `.copilot/session_state.json`.
 
-A reader sees the old state or the new one, even after a power cut: the new file is synced before it is
-renamed, and the folder is synced before the call returns. The writer must hold the journal. Links, files of
-other users and files that are too large are refused.
+A reader gets the old state or the new one, even after a power cut: the new file is synced before it is renamed,
+and the folder is synced before the call returns. The writer must hold the journal's lock. Links, files of other
+users and files that are too large are refused.
 """
 
 import errno
@@ -26,7 +26,7 @@ def load_state(path: Path) -> SessionState:
 
 
 def replace_state(path: Path, state: SessionState) -> None:
-    """Replace the state. Raises LogFull or LogUnusable; then the old state is still there."""
+    """Replace the state. Raises LogFull or LogUnusable; then the old state stays."""
     replace_file(path, state_bytes(state))
 
 

@@ -1,7 +1,7 @@
 """Writes an open journal for its program, in the order that makes a crash recoverable.
 
-The state is written before the started event, and the completed event before the state: wherever a crash cuts
-in, both together tell what happened. `api.py` runs the steps, and recovery decides about interrupted ones.
+The state is written before the started event, and the completed event before the state: after a crash at any
+point, both together show what happened. `api.py` runs the steps, and recovery decides about interrupted ones.
 """
 
 import os
@@ -45,7 +45,7 @@ OPEN_SECONDS_MAX: Final = 2.0
 
 
 class JournalHeld(OperatorError):
-    """{root} waits for a person: {reason}. Nothing was run."""
+    """{root} needs your decision: {reason}. Nothing was run."""
 
     code = "journal-held"
     exit_code = 1
@@ -53,26 +53,26 @@ class JournalHeld(OperatorError):
 
 
 class StateLost(OperatorError):
-    """{path} is missing while {events} tells of steps: put it back, or open the journal with fresh=True to begin anew."""
+    """{path} is missing, but {events} lists steps. Restore the file, or start over with fresh=True."""
 
     code = "state-lost"
 
 
 class StepCompleted(OperatorError):
-    """Step {step} is completed already: ask is_completed({step!r}) before it."""
+    """Step {step} is already completed. Call is_completed({step!r}) first."""
 
     code = "step-completed"
 
 
 class StepRuns(OperatorError):
-    """Step {step} is being run by this program already: wait for its end."""
+    """This program is already running step {step}. Wait until it ends."""
 
     code = "step-runs"
     http_status = 409
 
 
 class KeyChanged(OperatorError):
-    """Step {step} was cut off with the key {before!r}; with {now!r} it might happen twice."""
+    """Step {step} was interrupted with the key {before!r}; with {now!r} it could run twice."""
 
     code = "key-changed"
 
@@ -193,7 +193,7 @@ class JournalWriter:
         self._finish(step, "action.failed", StepStatus.FAILED, {"error": plain(redact(reason), 500)})
 
     def cancel_start(self, step: str, reason: str) -> None:
-        """The step was started but nothing of it ran: it may run again."""
+        """Record that nothing of a started step ran, so that it may run again."""
         self._finish(step, "recovery.cleared", StepStatus.CLEARED, {"reason": reason, "removed": []})
 
     def _finish(self, step: str, event: str, last: StepStatus, details: Mapping[str, Any]) -> None:
@@ -249,7 +249,7 @@ class JournalWriter:
         return found
 
     def _recover_last(self, trace_id: str | None) -> None:
-        """Recover a session whose state is missing: a fresh start does not answer its open questions."""
+        """Recover a session without a state file: a fresh start does not answer its open questions."""
         state = rebuild_state(self.files, trace_id) if trace_id is not None else None
         if state is not None and _is_interrupted(state):
             self.files.write(state)
@@ -268,7 +268,7 @@ class JournalWriter:
 
     def _new_state(self) -> SessionState:
         trace_id = self.files.new_trace_id()
-        # Before its state: a state whose session has no event belongs to another journal or another time.
+        # Before its state: a state of a session without events belongs to another journal or another time.
         self._trace_session_start(trace_id)
         state = SessionState(
             current_task_id=None,
@@ -283,7 +283,7 @@ class JournalWriter:
         return state
 
     def _recover(self, *, only: str | None = None, fresh: bool = False) -> None:
-        """Recover interrupted steps. Raises JournalHeld unless all are settled, or were aborted and `fresh` is set."""
+        """Recover interrupted steps. Raises JournalHeld if one needs a decision, unless it was aborted and `fresh` is set."""
         result = recover(
             self.files, self._processes, self._checkpoints, only=only, wait_seconds=OPEN_SECONDS_MAX
         )

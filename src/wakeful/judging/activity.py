@@ -1,4 +1,4 @@
-"""Activity of a session: everything that is kept of its log. `folding` fills it; judging reads it. Pure."""
+"""Activity of a session: the state folded from its log. `folding` fills it; judging reads it. Pure."""
 
 from typing import Final
 
@@ -48,7 +48,7 @@ class Activity(Struct, gc=False):
     phase: TurnPhase = TurnPhase.UNSEEN
     phase_since: Instant | None = None
     calls: dict[str, OpenCall] = field(default_factory=dict)
-    # Results whose call has not been read yet, with the background task they left.
+    # Results of calls that are not read yet, with the background task that each left.
     early_results: dict[str, str] | None = None
     # The last call that began; later output in the client's stream never reached the log.
     newest_call: str = ""
@@ -62,7 +62,7 @@ class Activity(Struct, gc=False):
     # Its texts state whether more follows: a text without that is no end. Of 26 recordings of clients up to
     # 2.1.41 none has such a text, though some state the reason of a call; from 2.1.100 on all do.
     states_stops: bool = False
-    # Known from the call that began it: a log read from its last turn on does not know those of earlier turns.
+    # By task. A log that is read from its last turn on lacks the tasks of earlier turns.
     background: dict[str, BackgroundTask] = field(default_factory=dict)
 
     first_at: Instant | None = None
@@ -93,13 +93,13 @@ class Activity(Struct, gc=False):
     well_ended_at: Instant | None = None
     # The last prompt of a person. None: not in the part of the log that was read.
     person_at: Instant | None = None
-    # Of the turn so far, without waits for a person; runaways are measured by these.
+    # These measure runaways: the turn so far, without waits for a person.
     turn_since: Instant | None = None
     active_seconds: float = 0.0
     turn_calls: int = 0
     turn_tokens: int = 0
     turn_output_tokens: int = 0
-    # Prompts that failed one after the other in the same way, over turns.
+    # The number of prompts in a row that failed in the same way, over all turns.
     failures_alike: int = 0
     failure_key: int = 0
     limit_until: Instant | None = None
@@ -113,7 +113,7 @@ class Activity(Struct, gc=False):
     output_tokens: int = 0
 
     known: int = 0
-    # Of those, marks that a turn goes on or is over: no texts, calls or prompts.
+    # Known records that only mark that a turn goes on or is over: no texts, calls or prompts.
     marks: int = 0
     skipped: int = 0
     malformed: int = 0
@@ -133,18 +133,18 @@ class Activity(Struct, gc=False):
 
     @property
     def is_out_of_budget(self) -> bool:
-        """Its client does nothing more in this turn and does not log that."""
+        """Whether its client has stopped in this turn because of its budget, which it does not log."""
         return self.budget is not None and self.phase in OPEN and self.budget.spending is Spending.USED_UP
 
     @property
     def may_be_out_of_budget(self) -> bool:
-        """Its client ended in the middle of a turn, in order: by its budget, or by a person or a program."""
+        """Whether its client ended regularly inside a turn: by its budget, or by a person or a program."""
         is_unclear = self.budget is not None and self.budget.spending is Spending.UNKNOWN
         return is_unclear and self.log_closed and self.phase in OPEN
 
     @property
     def ended_well(self) -> bool:
-        """The agent itself ended its last turn: it was not interrupted, and its last call was not refused."""
+        """Whether the agent itself ended its last turn: it was not interrupted, and its last call was not refused."""
         return self.phase in _DONE and not self.refused
 
     def newest_well_end(self, *, settled: bool) -> Instant | None:

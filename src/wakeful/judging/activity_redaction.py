@@ -14,7 +14,7 @@ from wakeful.judging.loops import LoopTracker, redacted_call
 
 
 def redacted_activity(activity: Activity) -> Activity:
-    """A copy whose texts are redacted; `activity` is not changed."""
+    """A copy with redacted texts; `activity` is not changed."""
     return replace(
         activity,
         calls={key: _call(call) for key, call in activity.calls.items()},

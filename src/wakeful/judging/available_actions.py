@@ -46,6 +46,7 @@ class AvailableAction(Struct, frozen=True, gc=False):
 
 OBSERVING: Final = "the mode is observe: Wakeful acts on nothing"
 AT_DIALOG: Final = "a dialog is open in its terminal: attach and answer it first"
+NO_CONVERSATION: Final = "its conversation has not begun, so attach and answer the dialog first"
 INTERRUPTED_CALL: Final = "a call was cut off that may have happened elsewhere: a person has to look first"
 # Performed by Wakeful; the others are for a person, or only change whether Wakeful may act.
 _BY_WAKEFUL: Final = frozenset(ActionName) - {ActionName.WAIT, ActionName.ATTACH, ActionName.ADOPT, ActionName.RELEASE}  # fmt: skip
@@ -95,13 +96,26 @@ def possible_actions(
     if conversation is not None and identity.provider in RESUMABLE_CLIENTS:
         place = resume_place(identity.folder, runtime.cwd, activity.cwd)
         actions.append(_resume(identity, conversation, verdict, place))
-        # Offered if there is a reason to act, not for every healthy session.
-        if not identity.managed and (verdict.findings or verdict.agent is _DEAD):
-            text = "Wakeful may then act on it"
-            actions.append(_by_command(identity, ActionName.ADOPT, True, text, reversible=True))
     if identity.managed:
         actions += _managed_actions(identity, runtime, verdict, state, path_open=path_open)
+    else:
+        refused = adoption_refusal(identity, activity, runtime)
+        # Offered if there is a reason to act, not for every healthy session.
+        if verdict.agent is _ALIVE if refused else verdict.findings or verdict.agent is _DEAD:
+            text = refused or "Wakeful may then act on it"
+            actions.append(_by_command(identity, ActionName.ADOPT, not refused, text, reversible=True))
     return tuple(actions)
+
+
+def adoption_refusal(identity: SessionIdentity, activity: Activity, runtime: RuntimeState) -> str:
+    """Why the session cannot be handed over to Wakeful; empty if it can."""
+    if identity.provider not in RESUMABLE_CLIENTS:
+        return "only Claude Code and Codex sessions can be handed over"
+    if (activity.conversation_id or identity.conversation_id) is None:
+        return NO_CONVERSATION if runtime.dialog is not None else "its conversation is not known"
+    if (activity.cwd or runtime.cwd) is None:
+        return "its folder is not known"
+    return ""
 
 
 def is_cut_off(activity: Activity, verdict: Verdict) -> bool:

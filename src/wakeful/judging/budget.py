@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-# A changed model or a request outside the turn may distort an estimate, but not when it is below half of the rest.
+# A changed model or a request outside the turn may distort an estimate: only one below half of the rest is certain.
 DOUBT: Final = 2.0
 
 

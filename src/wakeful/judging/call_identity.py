@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # A longer input is not decoded, but hashed without its description.
 INPUT_BYTES_DECODED_MAX: Final = 4096
-# A longer input is analysed at once, because only this much is kept until the call is repeated.
+# A longer input is analysed at once, because only this much is stored until the call is repeated.
 GIVEN_BYTES_KEPT_MAX: Final = 512
 # A secret is recognised by a beginning of this length.
 BORDER_BYTES: Final = 64
@@ -64,7 +64,7 @@ _WRITING_COMMAND: Final = re.compile(
     r"(?<![<=-])>(?!&\d|>? ?/dev/null)|<<| -(?:delete|exec|execdir|ok|fprint)\b"
 )
 _POLLING_TOOLS: Final = frozenset({"AgentOutputTool", "BashOutput", "Monitor", "TaskOutput", "write_stdin"})
-# Text typed into a running program is no poll: only an empty line asks for its output.
+# Text typed into a running program is no poll: only an empty line requests its output.
 _TYPED_INPUT: Final = re.compile(rb'"chars" ?: ?"(?!")')
 _POLLING_NAME: Final = re.compile(
     r"(?:^|[_.-])(?:await|poll|sleep|wait|watch)(?:[_.-]|$)"
@@ -84,7 +84,7 @@ _STATUS_COMMAND: Final = re.compile(
     r"|(?:docker|podman)(?: compose|-compose)? (?:ps|inspect)|aws \S+ (?:describe|get|list)-|gcloud .*\b(?:describe|list)"
     r"|az .*\bshow)\b"
 )
-# Words that start something, in a command with an unknown program or in the name of a tool.
+# Words for starting something, in a command with an unknown program or in the name of a tool.
 _STARTING: Final = re.compile(
     r"(?:^|[^a-z])(?:build|create|daemon|deploy|dev|launch|publish|restart|run|send|serve|server|spawn|start|submit|trigger"
     r"|up)(?![a-z])",
@@ -93,7 +93,7 @@ _STARTING: Final = re.compile(
 # Checks of processes, of the end of a file that may grow, of the output of a background task.
 _CHANGING_COMMAND: Final = re.compile(r"(?:ps|pgrep|jobs|squeue|sacct|qstat|tail)\b")
 _TASK_OUTPUT: Final = re.compile(rb"/tasks/[\w-]+\.output\b")
-# Words of an answer about something unfinished. Test runners count their skipped tests as pending.
+# An answer about something unfinished has one of these. Test runners count their skipped tests as pending.
 _PENDING: Final = re.compile(
     rb"\b(?:pending|queued|still (?:running|building|waiting)|not (?:yet )?ready|waiting for)\b|in[ _-]progress",
     re.IGNORECASE,
@@ -104,7 +104,7 @@ _RUNNING: Final = re.compile(
 _FINISHED: Final = re.compile(rb"fail|error|pass|\d pending", re.IGNORECASE)
 PENDING_BYTES_MAX: Final = 200
 _SLEEP_COMMAND: Final = re.compile(rb"\bsleep [0-9.]+[smhd]?")
-# Polls inside other calls: a script that asks again, an empty line sent to a running program.
+# Polls inside other calls: a script that checks again, an empty line sent to a running program.
 _POLLING_INPUT: Final = re.compile(
     rb'"(?:action|operation)" ?: ?"(?:poll|wait|status)"|"chars" ?: ?""|"(?:command|cmd)" ?: ?"\s*"'
     rb"|\bwait\(|\bsleep [0-9]|\bwrite_stdin\((?![^)]*\bchars[\\\"']*\s*:\s*\\?[\"'`](?!\\?[\"'`]))"
@@ -171,12 +171,12 @@ class _ToolTraits(msgspec.Struct, frozen=True, gc=False):
     # It starts another agent; it writes the plan.
     spawns: bool
     plans: bool
-    # Keys that do not belong to the request.
-    beside: frozenset[str]
+    # Keys of the input that do not belong to the request.
+    ignored_keys: frozenset[str]
 
 
 def kept_prefix(raw: bytes, bytes_max: int) -> bytes:
-    """The part that is kept and shown, up to the last blank: half a secret would not be recognised."""
+    """The part that is stored and shown, up to the last blank: half a secret would not be recognised."""
     if len(raw) <= bytes_max:
         return raw
     blank = raw.rfind(b" ", bytes_max - BORDER_BYTES, bytes_max)
@@ -185,19 +185,19 @@ def kept_prefix(raw: bytes, bytes_max: int) -> bytes:
 
 def call_of(tool: str, given: bytes) -> Call:
     """Record a call, in constant time: nearly every call is made once, and its identity is never needed."""
-    manner = _tool_traits(tool)
-    may_poll = manner.may_poll and max(map(given.find, _WAITING_WORDS)) >= 0
-    plan = plan_shape(given) if manner.plans else None
-    polls = manner.polls and not (tool == "write_stdin" and _TYPED_INPUT.search(given) is not None)
+    traits = _tool_traits(tool)
+    may_poll = traits.may_poll and max(map(given.find, _WAITING_WORDS)) >= 0
+    plan = plan_shape(given) if traits.plans else None
+    polls = traits.polls and not (tool == "write_stdin" and _TYPED_INPUT.search(given) is not None)
     if not may_poll and len(given) <= GIVEN_BYTES_KEPT_MAX:
         return Call(tool, given, polls, plan=plan)
-    command, place, plain = _normalize(manner, given)
+    command, place, plain = _normalize(traits, given)
     polls = polls or (may_poll and _has_poll(given[:INPUT_BYTES_DECODED_MAX], command))
     if polls:
         # The length of a sleep is no part of the request.
         plain = _SLEEP_COMMAND.sub(b"sleep", plain)
     return Call(
-        tool, kept_prefix(given, GIVEN_BYTES_KEPT_MAX), polls, _identity(manner, command, place, plain), plan
+        tool, kept_prefix(given, GIVEN_BYTES_KEPT_MAX), polls, _identity(traits, command, place, plain), plan
     )
 
 
@@ -205,8 +205,8 @@ def identity_of(call: Call) -> CallIdentity:
     """The identity of a call, in constant time: long inputs are not decoded."""
     if call.meaning is not None:
         return call.meaning
-    manner = _tool_traits(call.tool)
-    return _identity(manner, *_normalize(manner, call.given))
+    traits = _tool_traits(call.tool)
+    return _identity(traits, *_normalize(traits, call.given))
 
 
 def is_write(call: Call) -> bool:
@@ -251,12 +251,12 @@ def _rule_of(command: str) -> "EffectRule":
     return classify_text(command).rule
 
 
-def _identity(manner: _ToolTraits, command: str, place: str, plain: bytes) -> CallIdentity:
+def _identity(traits: _ToolTraits, command: str, place: str, plain: bytes) -> CallIdentity:
     # The effect of a long command is not computed.
     short_command = command if len(command) <= GIVEN_BYTES_KEPT_MAX else ""
     # Its variables may be secret, and are only compared.
     place_key = f"{crc32(place.encode()):08x}" if place else ""
-    return CallIdentity(crc32(plain, manner.key), place_key, short_command, manner.reads)
+    return CallIdentity(crc32(plain, traits.key), place_key, short_command, traits.reads)
 
 
 @lru_cache(maxsize=256)
@@ -272,12 +272,12 @@ def _tool_traits(tool: str) -> _ToolTraits:
     writes = _WRITING_NAME.search(tool) is not None
     reads = tool in _READING_TOOLS or (not writes and _READING_NAME.search(tool) is not None)
     polls = tool in _POLLING_TOOLS or _POLLING_NAME.search(tool) is not None
-    # A text written into a file may contain such words; that is no poll.
+    # The text that a call writes into a file may contain words of a poll.
     may_poll = not (reads or writes or polls)
-    sends = _SPAWNING_NAME.search(tool) is not None
-    beside = _IGNORED_KEYS - {_TASK_NAME_KEY} if sends else _IGNORED_KEYS
-    spawns = sends and not (reads or polls)
-    return _ToolTraits(crc32(tool.encode()), reads, writes, polls, may_poll, spawns, is_plan(tool), beside)
+    has_spawning_name = _SPAWNING_NAME.search(tool) is not None
+    ignored = _IGNORED_KEYS - {_TASK_NAME_KEY} if has_spawning_name else _IGNORED_KEYS
+    spawns = has_spawning_name and not (reads or polls)
+    return _ToolTraits(crc32(tool.encode()), reads, writes, polls, may_poll, spawns, is_plan(tool), ignored)
 
 
 def _has_poll(given: bytes, command: str) -> bool:
@@ -290,7 +290,7 @@ def _has_poll(given: bytes, command: str) -> bool:
 
 
 def reports_in_progress(call: Call, identity: CallIdentity, result: bytes) -> bool:
-    """Whether the result of a check says that something outside is not over. A call that starts it is no check."""
+    """Whether the result of a check says that something outside goes on. A call that starts it is no check."""
     if starts_something(call.tool, identity):
         return False
     text = result.replace(b"\\n", b"\n").replace(b"\\t", b"\t")
@@ -330,17 +330,18 @@ def _normalizer() -> Callable[[object], tuple[str, str]]:
     return normalize_command
 
 
-def _normalize(manner: _ToolTraits, given: bytes) -> tuple[str, str, bytes]:
-    """The command in an input with its place, if there is one, and the compared form of the input."""
+def _normalize(traits: _ToolTraits, given: bytes) -> tuple[str, str, bytes]:
+    """The command in an input, its folder and variables, and the compared form of the input."""
     if not given.startswith(b"{"):  # a patch, a script
         return "", "", given
     if len(given) > INPUT_BYTES_DECODED_MAX:
-        return "", "", _DESCRIPTION.sub(b"", given, count=1) if _TASK_NAME_KEY in manner.beside else given
+        drops_description = _TASK_NAME_KEY in traits.ignored_keys
+        return "", "", _DESCRIPTION.sub(b"", given, count=1) if drops_description else given
     try:
         arguments = _decode(given)
     except msgspec.DecodeError:
         return "", "", given
-    for key in manner.beside.intersection(arguments):
+    for key in traits.ignored_keys.intersection(arguments):
         del arguments[key]
     command = place = ""
     for key in _COMMAND_KEYS:
@@ -349,7 +350,7 @@ def _normalize(manner: _ToolTraits, given: bytes) -> tuple[str, str, bytes]:
             command += normalized
     rest = _encode(arguments) if arguments else b""
     if not command:
-        # Only commands name pids and locks; a file written with another date in it is another file.
+        # Only commands are masked: a file written with another date in it is another file.
         return command, place, rest
     # For git an id is a commit, the subject of the command.
     masked = command.encode() if command.startswith("git ") else mask_command(command.encode())

@@ -1,18 +1,18 @@
 """Normalizes command lines, so that two spellings of the same request are the same call. Pure.
 
 Wrappers that do not change the request are removed: a shell that runs it, a time limit, a comment, a limit on
-its output. Folder and variables are kept apart: two commands with the same ones, or with none, are equal; two
-folders are not. For read-only inspections the order of flags, quotes and `./` do not matter. Commands that
-write stay as they are.
+its output. Folder and variables are returned separately: commands with the same ones, or with none, are equal;
+commands in two folders are not. For read-only inspections the order of flags, quotes and `./` do not matter.
+Commands that write stay as they are.
 """
 
 import re
 from typing import Final
 
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash"})
-# A script given to a shell as one word; a quote inside would mean that it ends earlier.
-_HANDED_OVER: Final = re.compile(r"""(?:\S*/)?(?:ba|z|da)?sh (?:-\w+ )*-\w*c (?:'([^']*)'|"([^"]*)")$""")
-_HANDED_OVER_MAX: Final = 3
+# A script that a shell gets as one word; a quote inside would mean that it ends earlier.
+_SHELL_SCRIPT: Final = re.compile(r"""(?:\S*/)?(?:ba|z|da)?sh (?:-\w+ )*-\w*c (?:'([^']*)'|"([^"]*)")$""")
+_WRAPPERS_MAX: Final = 3
 # Independent lines: no word, block or heredoc spans two of them.
 _IS_PLAIN: Final = re.compile(r"""[^'"\\<(){}]*""")
 _COMMENT: Final = re.compile(r"""(?:^|(?<=\s))#(?!!)[^'"\n]*$""", re.MULTILINE)
@@ -39,11 +39,11 @@ _GIT_OVERVIEW: Final = re.compile(
     r"^git (?:status|diff|ls-files|log|branch)(?: (?:-n ?\d+|-{1,2}[\w=-]+|HEAD\S*))*$"
 )
 _CHAINED: Final = re.compile(r" ?(?:&&|;) ?")
-# Programs whose short flags are single letters, in any order.
+# Programs with single letters as short flags, in any order.
 _INSPECTIONS: Final = frozenset(
     {"ag", "cat", "df", "du", "egrep", "fgrep", "file", "grep", "head", "ls", "nl", "rg", "stat", "tail", "tree", "wc"}
 )  # fmt: skip
-# Programs whose words have fixed positions: only quotes and `./` make no difference.
+# Programs with words in fixed positions: only quotes and `./` make no difference.
 _ORDERED: Final = frozenset({"awk", "fd", "find", "jq", "sed"})
 _JOINED: Final = re.compile(r"[;&|<>`]|\$\(")
 # Quotes around a word without blanks change nothing, and around others both kinds are equal.
@@ -56,9 +56,9 @@ _SHORT_FLAGS: Final = re.compile(r"-[A-Za-z]+")
 
 
 def normalize_command(value: object) -> tuple[str, str]:
-    """The normalized command line, which may be a list of words, and the folder and variables around it."""
+    """The normalized form of a command line or an argument list, and the folder and variables around it."""
     text, places = _line_of(value), ""
-    for _ in range(_HANDED_OVER_MAX):
+    for _ in range(_WRAPPERS_MAX):
         inner, place = _unwrap(text)
         places += place
         if inner == text:
@@ -82,9 +82,8 @@ def _normalize(text: str) -> str:
 def _line_of(value: object) -> str:
     if isinstance(value, list):
         words = list(map(str, value))
-        # Of a shell only its script matters.
-        handed_over = len(words) == 3 and words[0].rpartition("/")[2] in _SHELLS and words[1].endswith("c")
-        return _one_line(words[2] if handed_over else " ".join(words))
+        is_script = len(words) == 3 and words[0].rpartition("/")[2] in _SHELLS and words[1].endswith("c")
+        return _one_line(words[2] if is_script else " ".join(words))
     return _one_line(str(value))
 
 
@@ -106,7 +105,7 @@ def _unwrap(text: str) -> tuple[str, str]:
         suffix = _SUFFIX.search(text, max(0, len(text) - _SUFFIX_CHARS_MAX))
         if suffix is not None:
             text = text[: suffix.start()] or text
-    if text.endswith(("'", '"')) and (script := _HANDED_OVER.match(text)) is not None:
+    if text.endswith(("'", '"')) and (script := _SHELL_SCRIPT.match(text)) is not None:
         return (script[1] or script[2] or text).strip(), place
     if text.startswith("(") and text.find(")") == len(text) - 1:
         return text[1:-1].strip() or text, place
@@ -124,7 +123,7 @@ def _normalize_inspection(text: str) -> str:
     flags = sorted({flag for word in words if word.startswith("-") for flag in _flags_in(word)})
     places = [_normalize_path(word) for word in words if not word.startswith("-")]
     if program == "ls":
-        # Whatever the flags, the result is a listing of the folder.
+        # With any flags, the result is a listing of the folder.
         flags, places = [], [place for place in places if place != "."]
     return " ".join((program, *flags, *places))
 

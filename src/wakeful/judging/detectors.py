@@ -38,7 +38,7 @@ def _detect_exit(facts: DetectorInput) -> Finding | None:
     """The process ended inside a turn. After a finished turn it simply stopped."""
     if facts.agent is not ProcessState.DEAD or facts.activity.phase not in OPEN:
         return None
-    # A command that a person typed into the client needs no answer of the agent.
+    # After a text that may be the last one, or a command that a person typed into the client, no answer is due.
     if facts.activity.phase in {TurnPhase.SETTLING, TurnPhase.OPENED}:
         return None
     if facts.activity.is_out_of_budget or facts.activity.may_be_out_of_budget:
@@ -187,8 +187,8 @@ def _detect_runaway(facts: DetectorInput) -> Finding | None:
         since, summary = too_many.since, too_many.summary
     else:
         return None
-    fresh = () if is_quiet(facts) else ("its progress is fresh: somebody is told, and nothing is stopped",)
-    return Finding(FindingCode.RUNAWAY, since, summary, fresh)
+    evidence = () if is_quiet(facts) else ("its progress is fresh: somebody is told, and nothing is stopped",)
+    return Finding(FindingCode.RUNAWAY, since, summary, evidence)
 
 
 def turn_cost(activity: Activity, policy: Policy) -> float:
@@ -240,7 +240,7 @@ def _detect_wedged_tool(facts: DetectorInput) -> Finding | None:
 
 
 def _wedge_evidence(facts: DetectorInput, call: OpenCall) -> Iterator[str]:
-    """Why this is no permission question that the log does not mention, if that is known."""
+    """The evidence against an unlogged permission question, if there is any."""
     mode, process = facts.activity.permission_mode, facts.presence.newest_process
     if call.limit_seconds is not None:
         yield f"such a call comes back within {call.limit_seconds:.0f} s"
@@ -325,7 +325,7 @@ DETECTORS: Final[tuple[Callable[[DetectorInput], Finding | None], ...]] = (
 
 
 def detectors(runtime: RuntimeState) -> tuple[Callable[[DetectorInput], Finding | None], ...]:
-    """Only drift counts for a transcript whose process was never seen alive and for a session that a person stopped."""
+    """All detectors; only drift for a session that ended on purpose, or whose process was never seen."""
     if runtime.stopped and runtime.agent_state is ProcessState.DEAD:
         return (_detect_drift,)
     return DETECTORS if was_seen(runtime) else (_detect_drift,)

@@ -17,7 +17,7 @@ HEADLESS: Final = "headless"
 
 
 class CallKind(StrEnum):
-    """What the session waits for during an open call."""
+    """The thing that the session waits for during an open call."""
 
     TOOL = "tool"
     SUBAGENT = "subagent"
@@ -25,7 +25,7 @@ class CallKind(StrEnum):
 
 
 class Failure(StrEnum):
-    """Why a turn failed, as far as the client says."""
+    """The cause of a failed turn, as the client reports it."""
 
     AUTH = "auth"
     LIMIT = "limit"
@@ -51,7 +51,7 @@ class LogOpened(Event, frozen=True, gc=False):
 
 
 class PermissionModeSet(Event, frozen=True, gc=False):
-    """Which calls the client asks a person about, in its own term; `HEADLESS` without a person to ask."""
+    """The client's permission mode, in its own term; `HEADLESS` if there is no person to ask."""
 
     mode: str
 
@@ -97,7 +97,7 @@ class CallStarted(Event, frozen=True, gc=False):
     kind: CallKind = CallKind.TOOL
     input: bytes = b"{}"
     timeout_seconds: float | None = None
-    # The client itself ends its calls, or asks a person first: a call that stays open is stuck, not silent.
+    # The client ends its calls itself, or asks a person first: a call that stays open is stuck, not silent.
     enforced: bool = False
     # The client's own limit: by then such a call has returned, unless the client asks for a permission first.
     limit_seconds: float | None = None
@@ -151,7 +151,7 @@ class TurnEnded(Event, frozen=True, gc=False):
 
 
 class TurnFailed(Event, frozen=True, gc=False):
-    """The turn ended with an error of the provider or the login; the process usually lives on."""
+    """The turn ended with an error of the provider or the login; the process usually goes on."""
 
     failure: Failure
     message: str = ""
@@ -180,7 +180,7 @@ class ClientClosed(Event, frozen=True, gc=False):
 
 
 class LogClosed(Event, frozen=True, gc=False):
-    """The client wrote the last line of its log: it ended in order, whatever the cause."""
+    """The client wrote the last line of its log: it ended regularly, for any cause."""
 
 
 class TokensSpent(Event, frozen=True, gc=False):

@@ -1,7 +1,7 @@
 """Identity of a session, and evidence about it outside its log: processes, panes, client status.
 
 These are readings, not conclusions; the liveness levels are defined here. A probe that failed says `unknown`;
-only an identified process that is gone is `dead`.
+only an identified process that has ended is `dead`.
 """
 
 from enum import StrEnum
@@ -37,7 +37,7 @@ class ClientStatus(StrEnum):
 
 
 class DialogKind(StrEnum):
-    """What a client asks a person before it accepts a prompt, as text for people."""
+    """The dialogs of clients that block prompts, as text for people."""
 
     TRUST = "folder trust"
     BYPASS = "bypass-permissions warning"
@@ -47,7 +47,7 @@ class DialogKind(StrEnum):
     MCP_SERVER = "new MCP server"
     SECURITY_NOTES = "security notes"
     UPDATE = "update"
-    # Neither an input line nor any of the above: it is unknown what the client waits for.
+    # Neither an input line nor any of the above: the reason of the client's wait is unknown.
     UNKNOWN = "unknown screen"
 
 
@@ -65,6 +65,16 @@ PROCESSES_MAX: Final = 8
 _seen_at: Final = attrgetter("seen_at")
 
 
+class Pane(Struct, frozen=True, gc=False):
+    socket: str
+    session: str
+    target: str
+    process: Process
+    sight: ProcessState
+    runtime: ProcessState
+    server: Process | None = None
+
+
 class AgentProcess(Struct, gc=False):
     """A process that runs the conversation, according to a registry file, a writer lock or the log itself."""
 
@@ -78,16 +88,8 @@ class AgentProcess(Struct, gc=False):
     waiting_for: str | None = None
     # Its last status before it ended was idle.
     ended_idle: bool = False
-
-
-class Pane(Struct, frozen=True, gc=False):
-    socket: str
-    session: str
-    target: str
-    process: Process
-    sight: ProcessState
-    runtime: ProcessState
-    server: Process | None = None
+    # The pane of the session when this process came: that of an earlier process.
+    pane_before: Pane | None = None
 
 
 def dead_pane(pane: Pane) -> Pane:
@@ -126,14 +128,11 @@ class RuntimeState(Struct, gc=False):
 
     @property
     def agent_state(self) -> ProcessState:
-        """Alive if any process is; dead only if one is known and gone; else unknown."""
-        if not self.holders:
-            return ProcessState.UNKNOWN
-        sights = {process.sight for process in self.holders.values()}
-        for answer in (ProcessState.ALIVE, ProcessState.UNKNOWN, ProcessState.DEAD):
-            if answer in sights:
-                return answer
-        return ProcessState.UNKNOWN
+        """Alive if any process is; dead only if processes are known and all have ended; else unknown."""
+        states = {process.sight for process in self.holders.values()}
+        if ProcessState.ALIVE in states:
+            return ProcessState.ALIVE
+        return ProcessState.DEAD if states == {ProcessState.DEAD} else ProcessState.UNKNOWN
 
     @property
     def ran_in_container(self) -> bool:
@@ -169,7 +168,7 @@ def stop_reason(heir: SessionId | None, *, by_gateway: bool = False) -> str:
 
 
 def why_final(heir: SessionId | None, *, by_gateway: bool = False) -> str:
-    """The same, as a reason not to resume it. A session that the gateway stopped resumes with a chat message."""
+    """The reason as a refusal to resume it. A session that the gateway stopped resumes with a chat message."""
     reason = stop_reason(heir, by_gateway=by_gateway)
     return reason if reason == STOPPED_BY_GATEWAY else f"{reason}, which is final"
 
@@ -179,7 +178,7 @@ LAST_LINES_SECONDS: Final = 2.0
 
 
 def note_late_write(runtime: RuntimeState, newest: Instant, *, live: bool) -> None:
-    """Record a line that was written after every known process of the session had ended: another process lives.
+    """Record a line that was written after every known process of the session had ended, so by another process.
 
     The end time of a process that was found dead is unknown; only a line that arrives now is newer than that.
     """
@@ -193,18 +192,31 @@ def note_late_write(runtime: RuntimeState, newest: Instant, *, live: bool) -> No
 
 
 def remember_process(runtime: RuntimeState, process: AgentProcess) -> bool:
-    """Record a process of the conversation; True if it is new. A pid with another start time is another process."""
+    """Record a process of the conversation; True if it is new. A pid with another start time is another process.
+
+    While a process lives, another one with its pid has ended before it, or never was: it changes nothing.
+    """
     known = runtime.holders.get(process.process.pid)
     is_new = known is None or known.process != process.process
+    if (
+        known is not None
+        and is_new
+        and (known.sight, process.sight) == (ProcessState.ALIVE, ProcessState.DEAD)
+    ):
+        return False
     if known is not None and not is_new:
-        process.seen_at, process.ended_at = known.seen_at, known.ended_at
-        process.ended_idle = known.ended_idle
+        # A restored process may follow its own report, which knows less of its end.
+        process.seen_at, process.ended_at = known.seen_at, known.ended_at or process.ended_at
+        process.ended_idle = known.ended_idle or process.ended_idle
+        process.pane_before = known.pane_before or process.pane_before
+    else:
+        process.pane_before = process.pane_before or runtime.pane
     runtime.holders[process.process.pid] = process
     if process.sight is ProcessState.ALIVE:
         runtime.written_after_at = None
     if len(runtime.holders) > PROCESSES_MAX:
-        gone = [pid for pid, each in runtime.holders.items() if each.sight is ProcessState.DEAD]
-        for pid in gone[: len(runtime.holders) - PROCESSES_MAX]:
+        ended = [pid for pid, each in runtime.holders.items() if each.sight is ProcessState.DEAD]
+        for pid in ended[: len(runtime.holders) - PROCESSES_MAX]:
             del runtime.holders[pid]
     return is_new
 

@@ -25,6 +25,7 @@ from wakeful.judging.session_record import SessionRecord, safe
 from wakeful.judging.summary import describe_unfinished_turn, process_state_text, summarize
 from wakeful.judging.suppressed_rules import SuppressedRule, suppressed_rules
 from wakeful.judging.thresholds import Policy
+from wakeful.judging.waits import call_text
 
 
 class LevelState(StrEnum):
@@ -71,7 +72,7 @@ def _pane_levels(pane: Pane | None) -> dict[LivenessLevel, LevelState]:
             LevelState.NOT_APPLICABLE,
         )
     runtime, process = _LEVEL_STATES[pane.runtime], _LEVEL_STATES[pane.sight]
-    # A live server says nothing about a session whose only known pane is dead.
+    # A live server is no evidence for a tmux session in which the only known pane is dead.
     is_unclear = runtime is LevelState.ALIVE and process is not LevelState.ALIVE
     session = LevelState.UNKNOWN if is_unclear else runtime
     return {
@@ -229,12 +230,12 @@ def explain(
     command, text = next_step(record, runtime, verdict, unfinished=unfinished, place_gone=place_gone)
     facts = detector_input(activity, runtime, policy, now)
     fired = frozenset(finding.code for finding in verdict.findings)
-    words = _UNDERWAY.get(record.state) or summarize(activity, runtime, verdict, now, record.state)
+    sentence = _UNDERWAY.get(record.state) or summarize(activity, runtime, verdict, now, record.state)
     return Explanation(
         schema=SCHEMA,
         id=record.id,
         rule_version=record.rules,
-        sentence=words,
+        sentence=sentence,
         state=record.state,
         health=verdict.health,
         judged_at=record.judged_at,
@@ -246,7 +247,7 @@ def explain(
         command=command,
         command_text=text,
         refused=_refused_actions(record.actions, verdict),
-        untrusted=quotations((words,)),
+        untrusted=quotations((sentence,)),
     )
 
 
@@ -323,11 +324,9 @@ def _log_evidence(source: str, activity: Activity, runtime: RuntimeState) -> Ite
         text = activity.failure_message if activity.failure is not None else activity.asks
         yield _evidence_at(activity.phase_since, source, f"turn: {activity.phase}", text)
     for call in activity.calls.values():
-        text = f"{call.tool} {call.input.decode('utf-8', 'replace')}"
-        yield _evidence_at(call.since, source, "call open", text)
+        yield _evidence_at(call.since, source, "call open", call_text(call))
     for task in activity.background.values():
-        text = f"{task.tool} {task.input.decode('utf-8', 'replace')}"
-        yield _evidence_at(task.since, source, "left running behind its turn", text)
+        yield _evidence_at(task.since, source, "left running behind its turn", call_text(task))
     if activity.compacting_since is not None:
         yield _evidence_at(activity.compacting_since, "hook", "it began to summarise the conversation")
     if runtime.grown_at is not None:

@@ -48,7 +48,7 @@ class Notice(StrEnum):
 
 
 class HealingAction(StrEnum):
-    """What healing may do about it, if the session is managed."""
+    """The most that healing may do about a finding of a managed session."""
 
     NONE = "none"
     NOTIFY = "notify"
@@ -57,7 +57,7 @@ class HealingAction(StrEnum):
 
 
 class Attention(StrEnum):
-    """Who or what has to act next."""
+    """The one that has to act next."""
 
     NONE = "none"
     PERSON = "person"
@@ -67,7 +67,7 @@ class Attention(StrEnum):
 
 
 NEEDS_YOU: Final = (Attention.PERSON, Attention.LOGIN, Attention.OPERATOR)
-"""Everything that waits for a person, most urgent first: lists and reports count these as open problems."""
+"""The values that wait for a person, most urgent first: lists and reports count these as open problems."""
 
 
 class FindingCode(StrEnum):
@@ -147,7 +147,7 @@ _ALWAYS: Final[Mapping[FindingCode, FindingMeaning]] = {
     FindingCode.RUNTIME_LOST: _UNREADABLE,
     FindingCode.READER_DRIFT: _UNREADABLE,
 }
-# After a failed turn whose program then ended by itself: a person reads why, nothing is resumed.
+# The program ended by itself after the problem: people get an alert, and nothing is resumed.
 _EXCEPTIONS: Final[Mapping[tuple[FindingCode, State], FindingMeaning]] = {
     (FindingCode.TURN_FAILED, State.STOPPED): _NOTIFY_ONLY,
     (FindingCode.ERROR_CASCADE, State.STOPPED): _NOTIFY_ONLY,

@@ -70,7 +70,7 @@ def fold(activity: Activity, event: e.Event, at: Instant) -> None:
 
 
 def is_boundary(event: e.Event) -> bool:
-    """Whether everything that matters for judging a turn follows this event, so that folding may begin with it.
+    """Whether folding may begin with this event, because judging needs nothing from before it.
 
     A prompt is no boundary: failures of earlier prompts belong to the judgement. Two things are lost: which tasks
     earlier turns left running, and that the last one ended with a plan. An idle session then does not show them; no
@@ -97,7 +97,7 @@ def _step(activity: Activity, step: TurnStep, at: Instant) -> None:
 
 
 def _precedes_question(activity: Activity, at: Instant) -> bool:
-    """A hook or a stream is quicker than the log: an event from before a question does not answer it."""
+    """Whether it is older than the question, which a hook or a stream reports earlier than the log."""
     return activity.asked_at is not None and at.wall < activity.asked_at.wall
 
 
@@ -119,10 +119,10 @@ def _truncate(text: str | None) -> str | None:
 
 
 def _is_late(activity: Activity, at: Instant) -> bool:
-    """A client may write its first batch out of order: results of a prompt then precede it.
+    """Whether results of this prompt precede it in the log, because the client wrote its first batch out of order.
 
     Only by a little: an older stamp comes from a clock that was set since. And only results: if the turn before it is
-    over, a mark of another source (a stream reports that the client is busy) is merely quicker.
+    over, a mark of another source, such as a stream that reports a busy client, is merely quicker.
     """
     progress_at, since = activity.progress_at, activity.phase_since
     if activity.phase not in OPEN and since is not None and since.wall < at.wall:
@@ -136,7 +136,7 @@ def _on_prompt(activity: Activity, event: e.Prompted, at: Instant) -> None:
     if _is_late(activity, at):
         activity.known += 1
         if event.by_person or activity.turn_since is None:
-            # The records before it belong to the turn that it began.
+            # The records before it belong to its turn.
             activity.turn_since = at
         return
     activity.well_ended_at = activity.newest_well_end(settled=True)
@@ -250,7 +250,7 @@ def _on_call_start(activity: Activity, event: e.CallStarted, at: Instant) -> Non
 
 
 def _finish_early_call(activity: Activity, call: OpenCall, at: Instant) -> None:
-    """Its result precedes it in the log: it is over."""
+    """Fold a call that has ended already: its result precedes it in the log."""
     assert activity.early_results is not None, "its result was read"
     task = activity.early_results.pop(call.call)
     if task:
@@ -333,9 +333,9 @@ def _close_call(activity: Activity, event: e.CallEnded) -> OpenCall | None:
 def _step_after_call(activity: Activity, ended: OpenCall | None) -> TurnStep:
     if not activity.calls:
         return _CALLS_DONE
-    asked = ended is not None and ended.kind is _PERSON
+    was_question = ended is not None and ended.kind is _PERSON
     still_asking = any(call.kind is _PERSON for call in activity.calls.values())
-    return TurnStep.ANSWERED if asked and not still_asking else _CALLS_REMAIN
+    return TurnStep.ANSWERED if was_question and not still_asking else _CALLS_REMAIN
 
 
 def _count_errors(activity: Activity, event: e.CallEnded, call: OpenCall | None, at: Instant) -> None:
@@ -389,11 +389,11 @@ def _on_turn_end(activity: Activity, event: e.TurnEnded, at: Instant) -> None:
     if not event.by_mark:
         activity.closed = False
         activity.failures_alike = 0
-        # The boundary itself must contain everything that is known from before it.
+        # Folding may begin here, so these values must come from this event alone.
         activity.states_stops = bool(event.words)
         if event.asks or event.words:
             activity.asks = event.asks.decode("utf-8", "replace")
-        # A completed text is over, whatever it says.
+        # A completed text is no repeated phrase, so its echoes do not count.
         _record_text(activity, event.words, 0, at)
     else:
         activity.marks += 1

@@ -25,7 +25,7 @@ _decode: Final = json_decoder(dict[str, Any])
 
 
 class EffectVerdict(Struct, frozen=True):
-    """The class of a call, the deciding rule, and the agent's words that it applies to."""
+    """The class of a call, the deciding rule, and the part of the agent's text that it applies to."""
 
     effect: Effect
     rule: EffectRule
@@ -95,7 +95,7 @@ def _polls_known(given: bytes, activity: Activity) -> bool:
 
 
 def _verdict(ruling: Ruling, tool: str, given: bytes) -> EffectVerdict:
-    """With its words from the redacted input: only whole quotes show where a secret ends."""
+    """The verdict, with its text from the redacted input: redaction needs whole quotes to see where a secret ends."""
     text = given.decode("utf-8", "replace")
     clean = redact(text)
     words = ruling.words if clean == text else redact(_ruling_for(tool, clean.encode()).words)
@@ -106,7 +106,7 @@ def _worst(*rulings: Ruling) -> Ruling:
     return max(rulings, key=lambda ruling: RANK[ruling.rule])
 
 
-# Whatever their input.
+# The rules of tools that do not depend on their input.
 TOOLS: Final[Mapping[str, EffectRule]] = rules_by_name(
     reads="EnterPlanMode Glob Grep LS LSP ListMcpResourcesTool NotebookRead Read ReadMcpResourceTool Skill TaskCreate "
     "TaskGet TaskList TaskUpdate TodoRead TodoWrite ToolSearch glob grep list_dir list_mcp_resources ls read "

@@ -50,7 +50,7 @@ from wakeful.judging.waits import (
     with_current_wall_time,
 )
 
-# For most logs of most machines: they are old, and no time and no rule changes their verdict.
+# The verdict on old logs, which are most logs of most machines: neither time nor a rule changes it.
 NO_EVIDENCE_VERDICT: Final = Verdict(
     state=State.STOPPED,
     health=Health.UNKNOWN,
@@ -103,8 +103,11 @@ def detector_input(activity: Activity, runtime: RuntimeState, policy: Policy, no
 
 
 def _agent(activity: Activity, runtime: RuntimeState, policy: Policy, now: Instant) -> ProcessState:
-    """Whether the agent lives. A log that grows while watched has a live process, known or not, and a log that grew
-    after the end of all known processes has another one."""
+    """Whether the agent is alive.
+
+    A log that grows while watched has a live process, known or not. A log that grew after the end of all known
+    processes has another one.
+    """
     is_unknown = runtime.agent_state is ProcessState.UNKNOWN or runtime.written_after_at is not None
     if not is_unknown:
         return runtime.agent_state
@@ -118,7 +121,7 @@ def _agent(activity: Activity, runtime: RuntimeState, policy: Policy, now: Insta
 def _phase(activity: Activity, runtime: RuntimeState, policy: Policy, now: Instant) -> TurnPhase:
     """The turn's phase, corrected by the client's status if that is newer than the log."""
     if runtime.dialog is not None:
-        # It accepts no prompt before the dialog is answered, whatever an earlier process wrote.
+        # The client accepts no prompt before the dialog is answered; the log is of an earlier process.
         return TurnPhase.UNSEEN
     if activity.phase in OPEN and is_starting(runtime, activity.last_at, now):
         # The open turn belongs to the previous process.
@@ -145,8 +148,10 @@ def _phase(activity: Activity, runtime: RuntimeState, policy: Policy, now: Insta
 
 
 def _is_compacting(activity: Activity, process: AgentProcess | None, policy: Policy, now: Instant) -> bool:
-    """A conversation is also summarised between turns. The log does not show that a person interrupts it, so after its
-    time only a client that reports itself busy counts."""
+    """Whether the client summarises the conversation, which it also does between turns.
+
+    The log does not show that a person interrupts it, so after its time only a client that reports itself busy counts.
+    """
     since = activity.compacting_since
     if since is None:
         return False
@@ -182,8 +187,10 @@ def _health(facts: DetectorInput, state: State, findings: tuple[Finding, ...]) -
 
 
 def ended_without_log(activity: Activity, runtime: RuntimeState, agent: ProcessState) -> bool:
-    """Whether the process is gone without a log that says how, so that it is unknown whether it ended well. A process
-    that had reported itself idle ended well."""
+    """Whether the process ended without a log, so that it is unknown whether it ended well.
+
+    A process that had reported itself idle ended well.
+    """
     process = runtime.newest_process
     if agent is not ProcessState.DEAD or activity.last_at is not None or process is None or runtime.stopped:
         return False
@@ -282,10 +289,10 @@ def _rule_deadlines(facts: DetectorInput) -> list[Instant]:
         grace_seconds = policy.tool_grace_seconds
         declared = [call for call in activity.calls.values() if call.timeout_seconds is not None]
         moments += [call.since.plus((call.timeout_seconds or 0.0) + grace_seconds) for call in declared]
-        asked = (
+        expected = (
             permission_expected_at(call, activity, facts.presence, policy) for call in activity.calls.values()
         )
-        moments += [moment for moment in asked if moment is not None]
+        moments += [moment for moment in expected if moment is not None]
     if (twins := twins_since(facts.presence)) is not None:
         moments.append(twins.plus(TWIN_SECONDS))
     process = facts.presence.newest_process

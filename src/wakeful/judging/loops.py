@@ -33,11 +33,11 @@ from wakeful.judging.stagnation import PlanRun, SameAnswerRun, extend_plan_run, 
 from wakeful.judging.thresholds import Policy
 
 CYCLE_CALLS_MAX: Final = 5
-# Distinct calls kept since the last new write; a turn with more of them is no loop.
+# The most distinct calls since the last new write that are stored; a turn with more of them is no loop.
 CALLS_REMEMBERED_MAX: Final = 64
 # A call repeated with others in between still continues if it is among the last few.
 RECENT_CALLS: Final = 3
-# Things that are waited for at once: a few background tasks.
+# An agent polls a few background tasks at once.
 POLLS_MAX: Final = 4
 # Half of all model waits end within 3 s: a check repeated later than this has waited, an earlier one has not.
 POLL_PAUSE_SECONDS_MIN: Final = 10.0

@@ -36,7 +36,7 @@ def next_step(
     unfinished: str | None,
     place_gone: bool,
 ) -> NextStep:
-    """The one right command and its description. `unfinished`: the fate of a turn whose end is not in the log."""
+    """The one right command and its description. `unfinished` describes a turn that ended without a log entry."""
     allowed = {action.name: action.argv for action in record.actions if action.allowed}
     inspect = ("wakeful", "session", "inspect", record.id)
     attach = allowed.get(ActionName.ATTACH)
@@ -67,7 +67,7 @@ def next_step(
 def _limit_step(
     record: SessionRecord, verdict: Verdict, allowed: _Allowed, inspect: tuple[str, ...]
 ) -> NextStep:
-    """Only time helps: what to do after that."""
+    """The step after the limit has ended: until then nothing helps."""
     has_end = any(wait.kind is WaitKind.LIMIT and wait.until is not None for wait in verdict.waits)
     send, attach = allowed.get(ActionName.SEND), allowed.get(ActionName.ATTACH)
     if record.managed and send is not None and has_end:
@@ -80,7 +80,7 @@ def _limit_step(
 
 
 def _forbidden_step(record: SessionRecord, inspect: tuple[str, ...]) -> NextStep | None:
-    """What to do if only the mode or an interrupted call prevents a resume."""
+    """The step if only the mode or an interrupted call prevents a resume."""
     reasons = {action.reason for action in record.actions if not action.allowed}
     if OBSERVING in reasons:
         return inspect, "the mode is observe: Wakeful acts on nothing, so look at it and act yourself"

@@ -45,7 +45,7 @@ SCHEMA: Final = 1
 # Bump when judging changes. Folding has its own version: state of another one is folded again from the log.
 JUDGE_VERSION: Final = 6
 RULES: Final = f"{RULE_VERSION}.{JUDGE_VERSION}"
-"""The version of the rules behind a verdict: without it two verdicts would differ only in their time."""
+"""The version of the rules behind a verdict: the same evidence may lead to another verdict in another version."""
 UNTRUSTED_CHARS_MAX: Final = 300
 # Used for every record; before Python 3.12 each use of an enum's member is a new lookup.
 _ALIVE, _DEAD = ProcessState.ALIVE, ProcessState.DEAD
@@ -171,7 +171,7 @@ def build_record(
     *,
     held: bool = False,
 ) -> SessionRecord:
-    """The record of a verdict. Nothing in it is computed again when it is read.
+    """The record of a verdict.
 
     `held`: an interrupted call may have had remote effects, and no person has checked.
     """
@@ -236,7 +236,7 @@ def _state(verdict: Verdict, reachability: Reachability) -> State:
 
 
 def mark_stopped(stored: SessionRecord, at: str) -> SessionRecord:
-    """The record of a session without any traces: it is over, and its end is unknown."""
+    """The record of a session of which nothing is left: it has ended, and how is unknown."""
     return replace(
         stored,
         state=State.STOPPED,
@@ -326,7 +326,7 @@ def _last_error(verdict: Verdict) -> ErrorRecord | None:
 def _last_presence(
     runtime: RuntimeState, process: AgentProcess | None, verdict: Verdict, now: Instant
 ) -> Instant | None:
-    """A live process, whose exit would be reported, is present until now."""
+    # The exit of a live process would be reported: it is present until now.
     if runtime.agent_state is _ALIVE:
         return now
     grown_at = runtime.grown_at if verdict.agent is not _DEAD else None
@@ -334,7 +334,7 @@ def _last_presence(
 
 
 def _ineligibility(verdict: Verdict, reachability: Reachability) -> IneligibilityReason | None:
-    """By the session itself and the configuration; hours, files and cooldowns are checked at the wake."""
+    """Why it may not be woken, by the session and the configuration; the wake checks hours, files and cooldowns."""
     if not reachability.ours:  # nearly every session
         return _NOT_MANAGED
     return ineligibility(

@@ -65,7 +65,7 @@ def on_spawn_failed(spawns: Spawns, given: bytes) -> None:
 
 
 def _prompt_key(given: bytes) -> int:
-    """A number for the prompt of the call, whatever its description; for the whole input without a prompt."""
+    """A number for the prompt of the call without its description, or for the whole input if it has no prompt."""
     try:
         arguments = _decode(given)
     except msgspec.DecodeError:
@@ -75,7 +75,7 @@ def _prompt_key(given: bytes) -> int:
 
 
 def detect_storm(activity: "Activity", policy: "Policy") -> SpawnStorm | None:
-    """Which number of subagents of this turn is too high, if any."""
+    """The number of subagents of this turn that is too high, if one is."""
     spawns = activity.spawns
     if spawns is None:
         return None

@@ -14,7 +14,7 @@ from wakeful.judging.activity import Activity, OpenCall
 from wakeful.judging.evidence import Orphan, RuntimeState, stop_reason
 from wakeful.judging.findings import ExpectedWait, Finding, FindingCode, Health, State, Verdict, WaitKind
 from wakeful.judging.turn_state import TurnPhase
-from wakeful.judging.waits import PROBABLY_ASKS
+from wakeful.judging.waits import PROBABLY_ASKS, call_text
 from wakeful.judging.wording import format_length, format_time_of_day, quote
 
 # From here on silence is mentioned: half of all waits for a model or a tool are over within 3 s.
@@ -33,7 +33,7 @@ def summarize(
     if verdict.waits and (verdict.active_prompt or verdict.state is State.WAITING):
         return _describe_waits(verdict.waits, activity, now)
     if verdict.health is Health.UNKNOWN:
-        return f"unknown: {_describe_unclear_end(activity, verdict)}"
+        return f"unknown: {_describe_unclear_end(activity, runtime, verdict)}"
     if verdict.state is State.STOPPED:
         ended = f"{_describe_turn_end(activity, runtime, now)}, and its process ended"
         if runtime.heir is not None or (runtime.stopped and runtime.by_gateway):
@@ -90,7 +90,7 @@ def _calls(calls: list[OpenCall]) -> str:
         return "a turn"
     others = len(calls) - 1
     more = f" and {others} more call{'s' if others > 1 else ''}" if others > 0 else ""
-    return quote(f"{calls[0].tool} {calls[0].input.decode('utf-8', 'replace')}") + more
+    return quote(call_text(calls[0])) + more
 
 
 def _describe_cascade(finding: Finding, activity: Activity, runtime: RuntimeState, now: Instant) -> str:
@@ -178,7 +178,9 @@ _ENDINGS: Final[Mapping[TurnPhase, str]] = {
 }
 
 
-def _describe_unclear_end(activity: Activity, verdict: Verdict) -> str:
+def _describe_unclear_end(activity: Activity, runtime: RuntimeState, verdict: Verdict) -> str:
+    if runtime.written_after_at is not None:
+        return "its log grew after its process had ended, and what wrote it was not seen"
     if verdict.agent is not ProcessState.DEAD:
         return "nobody saw its process"
     if activity.may_be_out_of_budget:
@@ -203,7 +205,7 @@ TURN_END_UNKNOWN: Final = "its log does not say how its last turn ended"
 
 
 def describe_unfinished_turn(activity: Activity, runtime: RuntimeState) -> str | None:
-    """The fate of a turn that is over and whose end is not in the log; None if the log has its end."""
+    """Describes a turn that ended without a log entry; None if the log has its end."""
     if not activity.in_turn or activity.phase is TurnPhase.SETTLING or activity.is_out_of_budget:
         return None
     ends = [
@@ -221,7 +223,7 @@ def orphan_text(orphans: Sequence[Orphan]) -> str:
 
 
 def still_running_text(orphans: Sequence[Orphan]) -> str:
-    """Says that tools still run, so that no one takes them for interrupted. Empty without any."""
+    """States that tools still run, so that a reader does not count them as interrupted. Empty without any."""
     if not orphans:
         return ""
     return f"its command still runs as {orphan_text(orphans)} and may yet happen"

@@ -15,7 +15,7 @@ class Policy(Struct, frozen=True):
     silence_seconds: float = 600.0
     # session_health_stale_after. Idle sessions only, counted from the last proof of presence.
     stale_seconds: float = 120.0
-    # Text whose log does not say whether more follows: 99.9 % of model waits end within 213 s, half in 3 s.
+    # After text, if the log does not say whether more follows. 99.9 % of model waits end within 213 s, half in 3 s.
     settle_seconds: float = 60.0
     # Claude Code ends a Bash call after 120 s unless it declared a timeout; its longest is 600 s.
     tool_seconds: float = 600.0

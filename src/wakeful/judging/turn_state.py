@@ -95,7 +95,7 @@ _EXCEPTIONS: Final[Mapping[tuple[TurnPhase, TurnStep], TurnPhase]] = {
     (TurnPhase.INTERRUPTED, TurnStep.PROGRESSED): TurnPhase.INTERRUPTED,
     (TurnPhase.INTERRUPTED, TurnStep.CALLS_DONE): TurnPhase.INTERRUPTED,
     (TurnPhase.INTERRUPTED, TurnStep.ANSWERED): TurnPhase.INTERRUPTED,
-    # A client also closes a failed turn; a person needs to know about the failure.
+    # A client also marks a failed turn as over; the failure must stay visible.
     (TurnPhase.FAILED, TurnStep.MARKED): TurnPhase.FAILED,
     (TurnPhase.INTERRUPTED, TurnStep.MARKED): TurnPhase.INTERRUPTED,
     # A tool's progress mark after text keeps the turn open without saying what it waits for.

@@ -30,7 +30,7 @@ _WITH_TEXT: Final = 3
 
 
 class BadLesson(OperatorError):
-    """{shown!r} cannot be taught: {reason}."""
+    """{shown!r} cannot be marked as local: {reason}."""
 
     code = "bad-lesson"
 
@@ -116,7 +116,7 @@ def _name(program: str) -> str:
 
 
 def _is_connection(target: str) -> bool:
-    """Whether the file is a network connection: then a write is remote, whatever the program."""
+    """Whether the file is a network connection: then a write of any program is remote."""
     return (
         "/dev/tcp" in target
         or "/dev/udp" in target

@@ -1,7 +1,7 @@
 """Expected waits: named reasons for a silence, each with its evidence and its end. Pure.
 
 Silence is judged only against these. Only a person ends a wait without `until`; every other one runs out. The
-detectors decide whether it has, and what follows.
+detectors decide about waits that have run out.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.core.clock import JUMP_SECONDS_MIN, Instant, latest
-from wakeful.judging.activity import Activity, OpenCall
+from wakeful.judging.activity import Activity, BackgroundTask, OpenCall
 from wakeful.judging.call_identity import is_spawn
 from wakeful.judging.events import CallKind
 from wakeful.judging.evidence import ClientStatus, DialogKind, RuntimeState
@@ -182,8 +182,10 @@ def limit_waits(facts: WaitInput) -> tuple[ExpectedWait, ...]:
 
 
 def _background_waits(facts: WaitInput) -> tuple[ExpectedWait, ...]:
-    """Between turns a task may go on, and its end begins the next turn. Within a turn only the model counts: a server
-    left running would excuse any silence."""
+    """Between turns a background task may go on, and its end begins the next turn.
+
+    Within a turn only the model counts: otherwise a server left running would explain any silence.
+    """
     policy, seen_at, grown_at = facts.policy, facts.presence.tool_seen_at, facts.presence.grown_at
     waits = []
     for task in facts.activity.background.values():
@@ -194,8 +196,7 @@ def _background_waits(facts: WaitInput) -> tuple[ExpectedWait, ...]:
         if seen_at is not None and seen_at.plus(policy.silence_seconds) > until:
             until = seen_at.plus(policy.silence_seconds)
             evidence = f"{evidence}; a process of it was seen alive"
-        text = f"{task.tool} {task.input.decode('utf-8', 'replace')}"
-        waits.append(ExpectedWait(WaitKind.BACKGROUND, task.since, until, evidence, text))
+        waits.append(ExpectedWait(WaitKind.BACKGROUND, task.since, until, evidence, call_text(task)))
     return tuple(waits)
 
 
@@ -207,7 +208,7 @@ def call_end(call: OpenCall, policy: Policy) -> Instant:
     return call.since.plus(call.timeout_seconds + policy.tool_grace_seconds)
 
 
-def call_text(call: OpenCall) -> str:
+def call_text(call: OpenCall | BackgroundTask) -> str:
     return f"{call.tool} {call.input.decode('utf-8', 'replace')}"
 
 

@@ -49,7 +49,7 @@ class Reachability(Struct, frozen=True, gc=False):
     ours: bool = False
     path_open: bool = False
     enabled: bool = True
-    # Its agent is alive and the path to it is gone, not just closed for a moment.
+    # Its agent is alive and the path to it is lost, not just closed for a moment.
     path_lost: bool = False
     # A start or stop in progress: `starting` or `stopping`.
     underway: State | None = None
@@ -81,8 +81,8 @@ class WakeFacts(Struct, frozen=True, kw_only=True):
 
 class WakeRule(NamedTuple):
     reason: IneligibilityReason
-    speaks: Callable[[WakeFacts], bool]
-    words: str
+    applies: Callable[[WakeFacts], bool]
+    text: str
 
 
 RULES: Final = (
@@ -119,7 +119,7 @@ RULES: Final = (
 
 def refusing_rule(facts: WakeFacts) -> WakeRule | None:
     """The rule that forbids to wake a session; None if none does."""
-    return next((rule for rule in RULES if rule.speaks(facts)), None)
+    return next((rule for rule in RULES if rule.applies(facts)), None)
 
 
 def ineligibility(facts: WakeFacts) -> IneligibilityReason | None:

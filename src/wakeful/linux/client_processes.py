@@ -6,6 +6,7 @@ belongs to this user, and is neither process 1, nor Wakeful, nor an ancestor of 
 """
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final
@@ -39,12 +40,15 @@ CLIENTS: Final[Mapping[str, ClientProgram]] = {
         names=frozenset({"codex", "codex.js", "codex-exec"}), prefixes=("codex-x86_64-", "codex-aarch64-")
     ),
 }
-# A version may follow, as in python3.12.
-_INTERPRETERS: Final = ("node", "bun", "deno", "python")
+# A version may follow, as in python3.12. Node scripts may replace their arguments by a title.
+_NODE: Final = re.compile(r"(?:node(?:js)?|bun|deno)-?[0-9.]*")
+_PYTHON: Final = re.compile(r"python[0-9.]*[a-z]?")
 # Options of these interpreters that take a value.
 _OPTIONS_WITH_VALUE: Final = frozenset(
     {"-r", "--require", "--import", "--loader", "-C", "--conditions", "-W", "-X"}
 )
+# A program or a module is run instead of a file: `python3 -c`, also as `-Ic`, `node -e`.
+_NO_FILE: Final = re.compile(r"-[bBdEhiIOPqsSuvx]*[cemp].*|--eval(?:=.*)?|--print(?:=.*)?", re.DOTALL)
 # `bun run FILE`, `deno run FILE`.
 _RUN: Final = "run"
 # The kernel's suffix for an executable that was replaced by an update while it runs.
@@ -71,10 +75,10 @@ def runs_client(executable: str | None, words: Sequence[str], program: ClientPro
     installed = path.parent.name == "versions" and path.parent.parent.name in program.names
     if path.name in program.names or path.name.startswith(program.prefixes) or installed:
         return True
-    if not path.name.startswith(_INTERPRETERS):
+    is_node = _NODE.fullmatch(path.name) is not None
+    if not is_node and _PYTHON.fullmatch(path.name) is None:
         return False
-    # A Node script may replace its arguments by a title.
-    titled = PurePosixPath(words[0]).name in program.names
+    titled = is_node and PurePosixPath(words[0]).name in program.names
     script = _script(words[1:])
     return titled or (script is not None and _is_script(PurePosixPath(script), program))
 
@@ -115,9 +119,11 @@ def _is_script(path: PurePosixPath, program: ClientProgram) -> bool:
 
 
 def _script(words: Sequence[str]) -> str | None:
-    """The file that an interpreter runs."""
+    """The file that an interpreter runs; None if it runs none."""
     rest = iter(words)
     for word in rest:
+        if _NO_FILE.fullmatch(word):
+            return None
         if word in _OPTIONS_WITH_VALUE:
             next(rest, None)
         elif word != _RUN and not word.startswith("-"):

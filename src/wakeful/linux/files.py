@@ -30,7 +30,7 @@ def owner_only(path: str, flags: int) -> int:
 
 
 class NotInside(OperatorError):
-    """That file is not given away: {reason}."""
+    """This file cannot be sent: {reason}."""
 
     code = "not-inside"
 

@@ -23,7 +23,7 @@ _HOLDER_SECONDS_MAX: Final = 1.0
 
 
 class LockTaken(WorldError):
-    """{what} runs already: pid {pid}. End it first."""
+    """{what} is already running: pid {pid}. Stop it first."""
 
     code = "held-by-another"
     exit_code = 1

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from wakeful.core.text import without_hidden
+
 _SILENCED_LOGGERS: Final = ("httpx", "httpcore", "telegram", "urllib3", "requests")
 
 
@@ -60,10 +62,10 @@ class LogRateLimit(logging.Filter):
 
 
 class ShorteningFormatter(logging.Formatter):
-    """Cuts the middle out of long messages: tracebacks, and quoted text from outside."""
+    """Cuts the middle out of long messages, and removes terminal commands: a message may quote text from outside."""
 
     def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
+        text = without_hidden(super().format(record), " ")
         half = MESSAGE_CHARS_MAX // 2
         return text if len(text) <= MESSAGE_CHARS_MAX else f"{text[:half]}\n[…]\n{text[-half:]}"
 
@@ -84,7 +86,7 @@ def log_to_stderr(log: logging.Logger) -> None:
     if log.handlers:
         return
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    handler.setFormatter(ShorteningFormatter("%(asctime)s %(message)s"))
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False

@@ -31,7 +31,7 @@ _NO_PROCESS_ERRORS: Final = (FileNotFoundError, ProcessLookupError)
 
 
 class ProcessHidden(WorldError):
-    """This system does not let us look at process {pid}: {reason}."""
+    """Cannot read process {pid} on this system: {reason}."""
 
     code = "process-hidden"
 

@@ -22,19 +22,17 @@ class McpMissing(WorldError):
     "--allow",
     type=click.Choice(["wake"]),
     multiple=True,
-    help="Also let agents wake agents. Without it everything is read-only.",
+    help="Also let agents wake agents. Default: read-only.",
 )
 def mcp(*, allow: tuple[str, ...]) -> int:
-    """Speak MCP on standard input and output: sessions, health, why, waiting, incidents, self.
+    """Run an MCP server on standard input and output: sessions, health, why, waiting, incidents, self.
 
-    An agent's client starts it and ends it; it asks the running daemon.
+    An agent's client starts and stops it. It needs the daemon.
     """
     server = _import_server()
     queries = server.DaemonQueries(own_daemon(), own_conversations(), list(ancestor_pids()))
     if sys.stdin.isatty():
-        print_note(
-            "this speaks MCP, for a client to start: claude mcp add wakeful -- wakeful mcp (Ctrl-D ends it)"
-        )
+        print_note("MCP server, started by a client: claude mcp add wakeful -- wakeful mcp (Ctrl-D stops it)")
     server.build_server(queries, allow_wake="wake" in allow).run("stdio")
     return 0
 

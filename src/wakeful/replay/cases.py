@@ -103,11 +103,11 @@ class SavedCase(Struct, frozen=True):
 
 
 class NoCaseFile(WorldError, code="no-case-book"):
-    """Only the running daemon keeps cases. Start it with `wakeful up --detach`."""
+    """Saving a case needs the daemon. Start it with `wakeful up --detach`."""
 
 
 class NothingWrong(OperatorError, code="nothing-wrong", http_status=409):
-    """{shown} is {said} now, so `{expect}` is nothing else. Say what it should be, like --expect silent."""
+    """Nothing to correct: Wakeful reports {shown} as {said}, which matches `{expect}`. Name another verdict, like --expect silent."""
 
 
 class CaseFile(Struct, frozen=True):
@@ -323,7 +323,7 @@ def _append(file: int, line: bytes) -> None:
 
 
 class BadCase(OperatorError, code="bad-case"):
-    """{place}: not a case: {problem}. A case has id, events, now and expect."""
+    """{place}: not a case: {problem}. A case needs id, events, now and expect."""
 
 
 class LabelledCase(Struct, frozen=True):

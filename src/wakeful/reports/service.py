@@ -45,7 +45,7 @@ FOLDERS_AT_ONCE: Final = 4
 # Each log is read back 4 MB at most, some 40 ms.
 LOGS_MAX: Final = 60
 EVENTS_MAX: Final = 1_000_000
-NOT_INSPECTED: Final = "not looked at: there was no time left"
+NOT_INSPECTED: Final = "not checked: no time left"
 _decode_incident: Final = json_decoder(Incident)
 _decode_checkpoint: Final = json_decoder(Checkpoint)
 

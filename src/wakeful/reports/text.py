@@ -27,7 +27,7 @@ from wakeful.reports.model import (
 
 # A message has 4,096 of Telegram's units, and a character has two at most in ours.
 CHAT_CHARS_MAX: Final = 2000
-NO_SESSIONS: Final = "Nobody was at work."
+NO_SESSIONS: Final = "No sessions were active."
 # The same marks as in the list of sessions.
 MARKS: Final = {
     ReportSection.WAITING: "◆",
@@ -38,6 +38,13 @@ MARKS: Final = {
     ReportSection.FINISHED: "✓",
     ReportSection.WORKING: "●",
     ReportSection.QUIET: "○",
+}
+# The other sections are called as in JSON.
+HEADINGS: Final = {
+    ReportSection.WAITING: "waiting for you",
+    ReportSection.CHECKPOINT_OPEN: "needs your decision",
+    ReportSection.PROBLEM: "problem",
+    ReportSection.REVIVED: "resumed",
 }
 _PROJECT_CHARS_MAX: Final = 24
 
@@ -71,31 +78,31 @@ def report_lines(report: Report, heading: str, now_wall: float, *, in_columns: b
         alike = [each for each in report.sessions if each.part is part]
         if alike:
             yield ""
-            yield f"{MARKS[part]} {part}"
+            yield f"{MARKS[part]} {HEADINGS.get(part, part)}"
         for each in alike:
             yield from _session(each, each.name or ids[each.id], width, now_wall)
     if report.left_out:
-        yield f"and {report.left_out:,} more are counted above"
+        yield f"and {report.left_out:,} more, included in the totals above"
 
 
 def sessions_text(totals: ReportTotals) -> str:
-    """`3 need you, 5 finished (1 without a change), 4 died, 1 revived`."""
-    bare = f" ({totals.unchanged} without a change)" if totals.unchanged else ""
+    """`3 need you, 5 finished (1 without changes), 4 died, 1 revived`."""
+    bare = f" ({totals.unchanged} without changes)" if totals.unchanged else ""
     needing = [needs_you_text(totals.needs_you)] if totals.needs_you else []
     return ", ".join(
         [
             *needing,
             f"{totals.finished} finished{bare}",
             f"{totals.died} died",
-            f"{totals.revived} revived",
+            f"{totals.revived} resumed",
         ]
     )
 
 
 def work_text(totals: ReportTotals) -> str:
-    """`7 commits, 12 changed files, 3 commits not pushed · 4.1M tokens, $12.40 by your prices`."""
+    """`7 commits, 12 changed files, 3 commits not pushed · 4.1M tokens, $12.40 at your prices`."""
     left = f", {_count(totals.unpushed_commits, 'commit')} not pushed" if totals.unpushed_commits else ""
-    money = f", ${totals.cost_usd:,.2f} by your prices" if totals.cost_usd is not None else ""
+    money = f", ${totals.cost_usd:,.2f} at your prices" if totals.cost_usd is not None else ""
     tokens = totals.input_tokens + totals.output_tokens
     return (
         f"{_count(totals.commits, 'commit')}, {_count(totals.changed_files, 'changed file')}{left}"
@@ -131,8 +138,8 @@ def _status_text(session: SessionReport, now_wall: float) -> str:
         said = session.words or f"{session.state}, {session.health}"
         return " · ".join(each for each in (plain(said), about, f"{ago} ago" if ago else "") if each)
     if session.part is ReportSection.WORKING:
-        return f"at work{f' · {about}' if about else ''}"
-    turns = _count(session.finished, "turn") if session.finished else "no turn ended"
+        return f"running{f' · {about}' if about else ''}"
+    turns = _count(session.finished, "turn") if session.finished else "no turn finished"
     return f"{turns}, the last {ago} ago" if session.finished and ago else turns
 
 
@@ -156,7 +163,7 @@ def _folder_parts(folder: GitChanges | None, *, unchanged: bool) -> Iterator[str
         yield folder.problem
         return
     if unchanged:
-        yield "finished, but nothing changed in its folder"
+        yield "finished without changes in its folder"
     elif folder.commits or folder.touched_files:
         yield f"{_count(folder.commits, 'commit')}, {_count(folder.changed_files, 'changed file')}"
     elif folder.changed_files:
@@ -186,7 +193,7 @@ _TIME_OF_DAY: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
 
 class BadMoment(OperatorError, code="bad-moment"):
-    """{shown!r} is no moment: write how long ago, like 30m, 24h, 7d or 4w, or a time like 22:00 or 2026-02-05T10:00:00Z."""
+    """Invalid time {shown!r}: use 30m, 24h, 7d, 22:00 or ISO 8601 like 2026-02-05T10:00:00Z."""
 
 
 def parse_moment(text: str, now_wall: float) -> float:

@@ -1,8 +1,8 @@
-"""Pushes changes of sessions, agents and prompt timers to connected listeners, in batches.
+"""Pushes changes of sessions, agents and prompt timers to subscribers, in batches.
 
-Batches, because one message per change costs 75 % of a core at 100 clients. Several changes of one session
-inside a batch are sent as one, from its first old state to its newest. A listener that does not read is
-dropped; the feed never waits for it.
+One message for each change would cost 75 % of a core at 100 clients. Several changes of one session inside a
+batch are sent as one, from its first old state to its newest. A subscriber that does not read is dropped; the
+feed never waits for it.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ from wakeful.sessions.session import TrackedSession, TransitionKey
 BATCH_SECONDS: Final = 0.05
 # At 20 messages a second this is half a minute of not reading.
 QUEUED_MESSAGES_MAX: Final = 600
-# The same message waits for all listeners, so this bounds what waits for one and for all of them. 20,000 sessions that change
+# All subscribers share the bytes of a message, so this bounds the queue of one and of all. 20,000 sessions that change
 # at once are 24 MB.
 QUEUED_BYTES_MAX: Final = 32 * 1024 * 1024
-# A message in transit is copied for each listener, so a large batch goes out in pieces.
+# A message in transit is copied for each subscriber, so a large batch is sent in pieces.
 MESSAGE_BYTES_MAX: Final = 32 * 1024
 _encode: Final = msgspec.json.Encoder().encode
 
 
 class SessionChange(Struct, frozen=True, gc=False):
-    """One message of the push feed: what a session was, what it is, why, and its record."""
+    """One change in the push feed: the state of a session before and after, the reason, and its record."""
 
     session_id: SessionId
     old_state: str | None
@@ -61,7 +61,7 @@ class FeedSubscriber:
         self.is_dropped = False
 
     def offer(self, messages: Sequence[bytes]) -> None:
-        """Queue messages, or drop the listener if too many wait already."""
+        """Queue messages, or drop the subscriber if too many wait already."""
         if self.is_dropped:
             return
         self._bytes += _size(messages)
@@ -71,7 +71,7 @@ class FeedSubscriber:
             self._queue.put_nowait(messages)
 
     def drop(self) -> None:
-        """Discard unread messages and end the listener."""
+        """Discard unread messages and end the subscription."""
         self.is_dropped = True
         while not self._queue.empty():
             self._queue.get_nowait()
@@ -87,7 +87,7 @@ class FeedSubscriber:
 
 
 class Feed:
-    """Collects changes for BATCH_SECONDS, then hands one message to every listener."""
+    """Collects changes for BATCH_SECONDS, then sends them to every subscriber."""
 
     def __init__(self) -> None:
         self._subscribers: set[FeedSubscriber] = set()
@@ -99,7 +99,7 @@ class Feed:
         return bool(self._subscribers)
 
     def publish(self, changes: Iterable[SessionChange]) -> None:
-        """Announce changes. Several changes of one session become one, from the first old state to the newest."""
+        """Send changes with the next batch."""
         if not self._subscribers:
             return
         for change in changes:
@@ -123,19 +123,19 @@ class Feed:
 
     @contextmanager
     def subscribe(self) -> Iterator[FeedSubscriber]:
-        listener = FeedSubscriber()
-        self._subscribers.add(listener)
+        subscriber = FeedSubscriber()
+        self._subscribers.add(subscriber)
         try:
-            yield listener
+            yield subscriber
         finally:
-            self._subscribers.discard(listener)
+            self._subscribers.discard(subscriber)
 
     def close(self) -> None:
-        """End every listener, so that their connections close."""
+        """End every subscription, so that the connections close."""
         if self._timer is not None:
             self._timer.cancel()
-        for listener in self._subscribers:
-            listener.drop()
+        for subscriber in self._subscribers:
+            subscriber.drop()
 
     def _send(self) -> None:
         self._timer = None
@@ -144,8 +144,8 @@ class Feed:
         self._offer_all(*pieces)
 
     def _offer_all(self, *messages: bytes) -> None:
-        for listener in self._subscribers:
-            listener.offer(messages)
+        for subscriber in self._subscribers:
+            subscriber.offer(messages)
 
 
 def _split_messages(changes: Iterable[SessionChange]) -> Iterator[bytes]:

@@ -1,8 +1,8 @@
 """Table of the triggers that may write each health field of a session. Pure.
 
-There are five kinds of evidence, and the verdict over them. `describe` makes a record from them, and records
-are immutable. One occurrence is often several triggers: the end of an agent process is a stop, an end of
-presence and a verdict. `docs/reference/health-writers.md` is generated from WRITERS, and the tests check
+There are five kinds of evidence, and the verdict over them. `build_record` makes a record from them, and
+records are immutable. One occurrence is often several triggers: the end of an agent process is a stop, an end
+of presence and a verdict. `docs/reference/health-writers.md` is generated from WRITERS, and the tests check
 every trigger against it.
 """
 
@@ -26,7 +26,7 @@ _T = HealthTrigger
 WRITERS: Final[Mapping[str, frozenset[HealthTrigger]]] = {
     "state": frozenset({_T.SESSION, _T.ACTIVITY, _T.RESTART}),
     "health": frozenset({_T.ACTIVITY, _T.AGE, _T.RESTART, _T.VERDICT}),
-    # An agent that ends inside a turn takes its prompt along.
+    # A prompt ends with an agent that ends inside its turn.
     "active_prompt": frozenset({_T.SESSION, _T.ACTIVITY, _T.RESTART}),
     "attachable": frozenset({_T.SESSION, _T.RESTART}),
     "last_activity_at": frozenset({_T.ACTIVITY, _T.RESTART}),
@@ -38,8 +38,3 @@ WRITERS: Final[Mapping[str, frozenset[HealthTrigger]]] = {
     "broken_at": frozenset({_T.RESTART, _T.VERDICT}),
 }
 """One function derives `eligible_for_wake` and `ineligibility_reason` from these; every write sets `updated_at`."""
-
-
-def fields_written_by(*triggers: HealthTrigger) -> frozenset[str]:
-    """The fields that these may change together."""
-    return frozenset(field for field, writers in WRITERS.items() if writers & set(triggers))

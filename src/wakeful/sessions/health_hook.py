@@ -30,7 +30,7 @@ RunProgram = Callable[[bytes], Awaitable[str | None]]
 
 
 class HealthUpdate(Struct, frozen=True):
-    """What the program reads: what a session was, what it is, and its record."""
+    """The program's input: the state of a session before and after, and its record."""
 
     event: str
     session_id: SessionId
@@ -44,8 +44,6 @@ class HealthUpdate(Struct, frozen=True):
 
 
 class HealthHook:
-    """Reports each session's changes, at intervals."""
-
     def __init__(self, clock: Clock, run: RunProgram, min_interval_seconds: float) -> None:
         self._clock = clock
         self._run_program = run
@@ -55,7 +53,7 @@ class HealthHook:
         self._wakeup = asyncio.Event()
 
     def on_transitions(self, transitions: Sequence[Transition]) -> None:
-        """Sessions changed. The first sight of a session is no change."""
+        """Queue the changes of sessions. The first transition of a session is no change."""
         for each in transitions:
             first = self._pending.get(each.session_id, each)
             if not first.old_health:
@@ -79,27 +77,27 @@ class HealthHook:
                 await wait_for_event_or_deadline(self._clock, self._wakeup, first)
 
     async def _report(self, session_id: SessionId) -> None:
-        owed = self._pending.pop(session_id)
-        if (owed.old_state, owed.old_health) == (owed.new_state, owed.new_health):
+        change = self._pending.pop(session_id)
+        if (change.old_state, change.old_health) == (change.new_state, change.new_health):
             return
         now = self._clock.now().awake
         self._next_awake[session_id] = now + self._min_interval_seconds
         if len(self._next_awake) > len(self._pending) + 1000:
             self._next_awake = {each: at for each, at in self._next_awake.items() if at > now}
-        problem = await self._run_program(_encode(_update(owed)))
+        problem = await self._run_program(_encode(_update(change)))
         if problem is not None:
             log.warning("the hook %s failed for %s: %s", EVENT, session_id, problem)
 
 
-def _update(owed: Transition) -> HealthUpdate:
+def _update(change: Transition) -> HealthUpdate:
     return HealthUpdate(
         EVENT,
-        owed.session_id,
-        iso(owed.at),
-        owed.old_state,
-        owed.new_state,
-        owed.old_health,
-        owed.new_health,
-        owed.reason,
-        msgspec.Raw(owed.record),
+        change.session_id,
+        iso(change.at),
+        change.old_state,
+        change.new_state,
+        change.old_health,
+        change.new_health,
+        change.reason,
+        msgspec.Raw(change.record),
     )

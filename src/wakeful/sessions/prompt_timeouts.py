@@ -1,8 +1,8 @@
 """Inactivity timers of running prompts: progress, warning and timeout.
 
 The rules are pure; `SupervisionTimers` checks all running prompts at an interval. Timers read sessions and
-never write health: warnings are shown beside the record, events go to the feed, and a callback decides
-whether a prompt that timed out is ended.
+never write health: warnings are shown beside the record, events go to the feed, and the listener decides
+whether a prompt that timed out is interrupted.
 """
 
 import logging
@@ -60,7 +60,7 @@ def check_timer(
 ) -> tuple[Timer, TimerStage | None]:
     """The timer after a check, and the stage to report now: each stage once for each silence."""
     if progress_at > timer.progress_at:
-        # Progress ends the reported silence.
+        # After progress every stage can be reported again.
         timer = Timer(timer.since, progress_at, timer.announced_at)
     idle_seconds = now.seconds_since(timer.progress_at)
     if idle_seconds >= rules.timeout_seconds:
@@ -127,7 +127,7 @@ class SupervisionTimers:
                 continue
             timer = before.get(record.id) or new_timer(progress_at or now)
             if record.state is State.WAITING:
-                # It waits for a person, which may take all night: this silence is no inactivity.
+                # It waits for a person, possibly all night: that is no inactivity.
                 self._timers[record.id] = new_timer(now)
                 continue
             timer, stage = check_timer(timer, progress_at or timer.progress_at, self._rules, now)

@@ -1,8 +1,7 @@
-"""Re-checks that prompts can reach managed sessions, as their records say.
+"""Re-checks whether prompts can reach managed sessions as their records say.
 
 There is no event for a connection that is lost or found again. So it is checked when a session is read, and
-every few seconds while the feed has listeners: a few file lookups for each managed session that is shown, and
-none for other sessions.
+every few seconds while the feed has subscribers. A check costs a few file lookups, for managed sessions only.
 """
 
 import asyncio
@@ -15,9 +14,9 @@ from wakeful.sessions.feed import Feed
 from wakeful.sessions.session import TrackedSession
 from wakeful.sessions.supervisor import Supervisor
 
-# Listeners hear of a lost connection this late, if no more sessions are managed than are checked at once.
+# The feed reports a lost connection this late, if no more sessions are managed than are checked at once.
 CHECK_SECONDS: Final = 5.0
-# About 50 microseconds each: a thousandth of a core, however many there are.
+# About 50 microseconds each: a thousandth of a core.
 CHECKED_AT_ONCE_MAX: Final = 100
 
 
@@ -29,7 +28,7 @@ class ReachSource(Protocol):
 
 
 class ReachabilityChecker:
-    """Compares reachability with the records, and has sessions judged again where they differ."""
+    """Compares reachability with the records, and judges sessions again where they differ."""
 
     def __init__(self, supervisor: Supervisor, source: ReachSource) -> None:
         self._supervisor = supervisor
@@ -38,7 +37,7 @@ class ReachabilityChecker:
         self._due: list[TrackedSession] = []
 
     def check(self, session: TrackedSession) -> None:
-        """Judge a session again whose reachability changed since it was judged."""
+        """Judge a session again if its reachability changed since it was judged."""
         record = session.record
         if record is None or not session.subject.is_managed:
             return
@@ -54,8 +53,8 @@ class ReachabilityChecker:
     def check_some(self) -> None:
         """Check the next CHECKED_AT_ONCE_MAX managed sessions, in turn."""
         self._due = self._due or list(self._known.managed)
-        now, self._due = self._due[:CHECKED_AT_ONCE_MAX], self._due[CHECKED_AT_ONCE_MAX:]
-        for session in now:
+        due, self._due = self._due[:CHECKED_AT_ONCE_MAX], self._due[CHECKED_AT_ONCE_MAX:]
+        for session in due:
             self.check(session)
 
     async def check_all(self) -> None:

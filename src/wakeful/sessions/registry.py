@@ -6,7 +6,7 @@ Old logs are kept by name and age only. They cost one small entry until a reques
 import asyncio
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -22,7 +22,8 @@ from wakeful.judging.session_record import SessionRecord
 from wakeful.sessions.session import TrackedSession
 
 LIMIT_MAX: Final = 10_000
-_PROVIDER_PREFIXES: Final = ("claude-", "codex-")
+# A whole id, or what precedes a bare conversation id.
+_ID_STARTS: Final = ("", "claude-", "codex-")
 # Sources whose ids any program chooses.
 _LOG_PROVIDERS: Final = frozenset({"events", "tool-use"})
 
@@ -50,7 +51,7 @@ class Query(Struct, frozen=True):
 
 
 class Page(Struct, frozen=True):
-    """A part of the list: encoded records in a stable order, how many older ones were folded, where to go on."""
+    """A part of the list: encoded records in a stable order, the number of folded ones, and the next cursor."""
 
     bodies: list[bytes]
     older: int
@@ -68,7 +69,7 @@ class WaitResult(StrEnum):
 
 
 class KnownSessions:
-    """All sessions and old logs, and the waiters for each. The supervisor writes it."""
+    """All sessions and old logs, and the waiters for each. The supervisor adds and removes sessions."""
 
     def __init__(self) -> None:
         self.sessions: dict[SessionId, TrackedSession] = {}
@@ -81,7 +82,7 @@ class KnownSessions:
         self._managed: list[TrackedSession] | None = None
 
     def on_membership_change(self) -> None:
-        """Sessions came or went, or their owner changed: the sorted lists are built again when next needed."""
+        """Sessions were added or removed, or their owner changed: the lists are built again when they are needed."""
         self._sorted_ids = self._sorted_sessions = self._managed = None
 
     def ids(self) -> list[SessionId]:
@@ -98,7 +99,7 @@ class KnownSessions:
 
     @property
     def managed(self) -> list[TrackedSession]:
-        """The managed ones, in no order."""
+        """The managed sessions, in no order."""
         if self._managed is None:
             self._managed = [each for each in self.sessions.values() if each.subject.is_managed]
         return self._managed
@@ -112,14 +113,12 @@ class SessionLoader(Protocol):
     """Makes a record of an old log. The supervisor is one."""
 
     def unfold(self, session_id: SessionId, read: bool) -> None:
-        """Judge it by its name and age, or, with `read`, by its contents."""
+        """Judge it by its name and age, or with `read` by its contents."""
 
 
 class ReachabilityCheck(Protocol):
-    """Keeps the records of managed sessions true about whether prompts can reach them."""
-
     def check(self, session: TrackedSession) -> None:
-        """Judge the session again if its record is not true any more."""
+        """Judge a managed session again if its reachability changed since it was judged."""
 
 
 class SessionRegistry:
@@ -136,7 +135,7 @@ class SessionRegistry:
         self._loader = loader
         self._reachability = reachability
         self._fold_after_seconds = fold_after_seconds
-        # The same objects: `KnownSessions` never replaces them.
+        # The same objects: `KnownSessions` never replaces its dicts.
         self.sessions = known.sessions
         self.old_logs = known.old_logs
         self.names = known.names
@@ -156,7 +155,7 @@ class SessionRegistry:
         self._loader.unfold(session_id, read)
 
     def check_reachability(self, session: TrackedSession) -> None:
-        """Judge the session again if prompts reach it now and its record says otherwise, or the reverse."""
+        """Judge a managed session again if its reachability changed since it was judged."""
         self._reachability.check(session)
 
     def find(self, text: str) -> TrackedSession:
@@ -168,30 +167,51 @@ class SessionRegistry:
         return self.sessions[session_id]
 
     def resolve(self, text: str) -> SessionId:
-        """The full id `text` stands for. Raises BadSessionId, SessionNotFound or AmbiguousSession.
+        """The full id that `text` means. Raises BadSessionId, SessionNotFound or AmbiguousSession.
 
-        A client's conversation, and a name that a person gave, count before a log that some program called the same.
+        A client's conversation, and a name that a person gave, come before a log of the same name.
         """
         wanted = parse_session_id(text)
-        for candidate in (*(SessionId(prefix + wanted) for prefix in _PROVIDER_PREFIXES), wanted):
-            if candidate in self.sessions or candidate in self.old_logs:
-                return candidate if candidate != wanted else self._prefer_given_name(wanted)
-        fits = self._find_by_name(wanted) or [
-            each for start in ("", *_PROVIDER_PREFIXES) for each in self._starting_with(start + wanted)
-        ]
+        known = [each for each in (SessionId(start + wanted) for start in _ID_STARTS) if self.is_known(each)]
+        clients = self._without_found_logs(known)
+        if clients:
+            return clients[0]
+        if wanted in known:
+            return self._prefer_client(wanted)
+        fits = self._find_by_name(wanted) or self._fits(wanted)
         if not fits:
             raise SessionNotFound(shown=text)
         if len(fits) > 1:
             raise AmbiguousSession(shown=text, count=len(fits), examples=", ".join(fits[:3]))
         return fits[0]
 
-    def _prefer_given_name(self, session_id: SessionId) -> SessionId:
-        """The session that a person gave this name to, if only a log that was found has it as its id."""
-        session = self.sessions.get(session_id)
-        if session is None or session.subject.managed or session.subject.provider not in _LOG_PROVIDERS:
-            return session_id
-        named = self._find_by_name(session_id)
-        return named[0] if len(named) == 1 else session_id
+    def _fits(self, wanted: SessionId) -> list[SessionId]:
+        """The sessions whose id, or bare conversation id, begins so. A log that looks like a client's id counts last."""
+        fits = [each for start in _ID_STARTS for each in self._starting_with(start + wanted)]
+        clients = self._without_found_logs(fits)
+        return (
+            [each for each in fits if each in clients or not each.startswith(_ID_STARTS[1:])]
+            if clients
+            else fits
+        )
+
+    def _prefer_client(self, log: SessionId) -> SessionId:
+        """The session that a person gave the name of this found log to, or whose short id the log has; else the log."""
+        named = self._find_by_name(log)
+        if len(named) == 1:
+            return named[0]
+        clients = self._without_found_logs(self._starting_with(log)) if log.startswith(_ID_STARTS[1:]) else []
+        return clients[0] if len(clients) == 1 else log
+
+    def _without_found_logs(self, session_ids: Iterable[SessionId]) -> list[SessionId]:
+        """Those that are not a log that any program may write."""
+        clients = []
+        for each in session_ids:
+            session = self.sessions.get(each)
+            subject = self.old_logs[each].subject if session is None else session.subject
+            if subject.managed or subject.provider not in _LOG_PROVIDERS:
+                clients.append(each)
+        return clients
 
     def _find_by_name(self, name: str) -> list[SessionId]:
         """The living sessions with this name; those that ended only if none lives."""
@@ -208,8 +228,8 @@ class SessionRegistry:
     def page(self, query: Query, now: Instant) -> Page:
         """Records in order of id from `cursor` on, reachability checked; stable while sessions come and go."""
         ids = self.ids()
-        oldest, limit, picky = self._fold_before_wall(now), min(query.limit, LIMIT_MAX), query.has_filters
-        if not (query.all or query.cursor or picky or limit < len(self.sessions)):
+        oldest, limit = self._fold_before_wall(now), min(query.limit, LIMIT_MAX)
+        if not (query.all or query.cursor or query.has_filters or limit < len(self.sessions)):
             return self._page_of_unfolded(oldest)
         begin = bisect_left(ids, parse_session_id(query.cursor) + "\0") if query.cursor else 0
         bodies: list[bytes] = []
@@ -228,7 +248,7 @@ class SessionRegistry:
             if session.subject.is_managed:
                 self.check_reachability(session)
             record = session.record
-            if record is None or (picky and not _matches(record, query)):
+            if record is None or not _matches(record, query):
                 continue
             if len(bodies) == limit:
                 return Page(bodies, folded, ids[index - 1])
@@ -236,9 +256,9 @@ class SessionRegistry:
         return Page(bodies, folded, None)
 
     def _page_of_unfolded(self, oldest: float) -> Page:
-        """The most frequent query, in a tenth of the time."""
+        """Answer the most frequent query in a tenth of the time."""
         self._check_unfolded(oldest)
-        # One pass, and no call for encoded ones: ten thousand are far apart in memory.
+        # One pass, and no call for encoded records: ten thousand are far apart in memory.
         bodies = [
             each.encoded_record or each.body()
             for each in self._known.sorted_sessions()
@@ -252,7 +272,7 @@ class SessionRegistry:
                 self.check_reachability(each)
 
     def _fold_before_wall(self, now: Instant) -> float:
-        """Sessions without a live process that were last seen before this are folded."""
+        """The wall time for folding: sessions without a live process that were last seen earlier are folded."""
         return now.wall - self._fold_after_seconds
 
     def list_unfolded(self, now: Instant) -> list[TrackedSession]:

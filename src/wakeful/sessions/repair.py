@@ -1,7 +1,7 @@
-"""Repairs the stored record of a session that is no longer true after an unclean exit.
+"""Repairs the stored record of a session that is wrong after an unclean exit.
 
-The new record comes only from evidence that is available now. A session without any evidence becomes stopped,
-with an unknown end. Stored decisions about wakes do not change.
+The new record comes only from the present evidence. A session without any evidence becomes stopped, with an
+unknown end. Stored decisions about wakes do not change.
 """
 
 import logging
@@ -39,7 +39,7 @@ log = logging.getLogger("wakeful")
 
 
 class RepairChange(Struct, frozen=True):
-    """One field of the stored record, and what is true instead."""
+    """One field of the stored record, with its value and the correct one."""
 
     field: str
     old: Any
@@ -47,7 +47,7 @@ class RepairChange(Struct, frozen=True):
 
 
 class Repair(Struct, frozen=True):
-    """What a repair changed, or would change."""
+    """The changes of a repair; with `dry_run` they are not made."""
 
     session_id: SessionId
     dry_run: bool
@@ -77,22 +77,22 @@ class Repairs:
         if row is None:
             return Repair(self._registry.resolve(text), dry_run, (), "nothing is stored of it yet")
         stored = _decode_row(row)
-        true = self._current_record(row.id, stored)
-        if true is None:
+        current = self._current_record(row.id, stored)
+        if current is None:
             return Repair(
                 row.id, dry_run, (), "what is stored is of another version, and nothing else is left of it"
             )
-        changes = _changes(stored, true)
+        changes = _changes(stored, current)
         if not changes:
             return Repair(row.id, dry_run, (), "what is stored is true")
         if dry_run:
             return Repair(row.id, dry_run, changes, "this would be mended")
-        await self._store.record((self._transition(stored, true),))
+        await self._store.record((self._transition(stored, current),))
         log.info("%s was repaired: %s", row.id, ", ".join(each.field for each in changes))
         return Repair(row.id, dry_run, changes, "mended")
 
     async def _row(self, text: str) -> SessionRow | None:
-        """The stored row; also of a session that has no other trace."""
+        """The stored row, also of a session that the registry does not know."""
         rows = {row.id: row for row in await self._store.sessions()}
         try:
             return rows.get(self._registry.resolve(text))
@@ -112,16 +112,16 @@ class Repairs:
             return stored
         return mark_stopped(stored, iso(self._clock.now().wall))
 
-    def _transition(self, stored: SessionRecord | None, true: SessionRecord) -> Transition:
+    def _transition(self, stored: SessionRecord | None, current: SessionRecord) -> Transition:
         return Transition(
-            session_id=true.id,
+            session_id=current.id,
             at=self._clock.now().wall,
             old_state=stored.state if stored is not None else "",
-            new_state=true.state,
+            new_state=current.state,
             old_health=stored.health if stored is not None else "",
-            new_health=true.health,
+            new_health=current.health,
             reason=REASON,
-            record=msgspec.json.encode(true),
+            record=msgspec.json.encode(current),
         )
 
 
@@ -132,11 +132,11 @@ def _decode_row(row: SessionRow) -> SessionRecord | None:
         return None
 
 
-def _changes(stored: SessionRecord | None, true: SessionRecord) -> tuple[RepairChange, ...]:
-    """Only fields that make a transition: times differ without being wrong."""
+def _changes(stored: SessionRecord | None, current: SessionRecord) -> tuple[RepairChange, ...]:
+    """The differences, if they make a transition: times differ without being wrong."""
     if stored is None:
-        return (RepairChange("schema", None, true.schema),)
-    if transition_key_of(stored) == transition_key_of(true):
+        return (RepairChange("schema", None, current.schema),)
+    if transition_key_of(stored) == transition_key_of(current):
         return ()
-    pairs = ((name, getattr(stored, name), getattr(true, name)) for name in _COMPARED_FIELDS)
+    pairs = ((name, getattr(stored, name), getattr(current, name)) for name in _COMPARED_FIELDS)
     return tuple(RepairChange(name, old, new) for name, old, new in pairs if old != new)

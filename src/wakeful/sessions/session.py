@@ -34,14 +34,14 @@ class SessionSnapshot(Struct):
 
 
 class TrackedSession(Struct, gc=False):
-    """A session under watch. Only the supervisor writes it."""
+    """A session in memory. The supervisor and the judge write it."""
 
     subject: SessionIdentity
     activity: Activity = field(default_factory=Activity)
     presence: RuntimeState = field(default_factory=RuntimeState)
     verdict: Verdict | None = None
     record: SessionRecord | None = None
-    standing: TransitionKey | None = None
+    transition_key: TransitionKey | None = None
     check_at: float | None = None
     # False while a log is known by its name and age only.
     is_log_read: bool = True
@@ -112,9 +112,9 @@ def transition_of(
 
 
 def turn_ended_at(session: TrackedSession) -> float | None:
-    """The wall time at which the newest turn known to have ended well ended."""
+    """When the newest turn ended that is known to have ended well."""
     record = session.record
     assert record is not None, "judged before its turns are counted"
-    settled = not record.active_prompt and record.health is not Health.DEAD
-    end = session.activity.newest_well_end(settled=settled)
+    is_settled = not record.active_prompt and record.health is not Health.DEAD
+    end = session.activity.newest_well_end(settled=is_settled)
     return end.wall if end is not None else None

@@ -27,10 +27,10 @@ from wakeful.judging.turn_state import TurnPhase
 from wakeful.judging.wake_eligibility import UNREACHABLE, Reachability
 from wakeful.sessions.session import TrackedSession
 
-# The log has tracebacks of this many sessions; further ones add nothing.
+# The log gets tracebacks of this many sessions; further ones add nothing.
 UNJUDGED_LOGGED_MAX: Final = 10
-# A guessed permission question may be answered by now: the process of its call would show that. The first probe comes
-# before the 10 s after which a question raises an alert; later ones come once a minute.
+# The process of a call shows that its guessed permission question was answered. The first probe comes before the 10 s
+# after which a question raises an alert; later ones come once a minute.
 PROBE_SECONDS_MIN: Final = 5.0
 PROBE_SECONDS_MAX: Final = 60.0
 
@@ -42,16 +42,16 @@ class JudgingHost(Protocol):
         """Whether Wakeful may act on a managed session, and whether a prompt would arrive there now."""
 
     def needs_approval(self, session_id: SessionId) -> bool:
-        """Whether an interrupted call of it may have had effects elsewhere: a person has to check before it goes on."""
+        """Whether a person has to check its interrupted calls before a resume: one may have had effects elsewhere."""
 
 
 class ToolProbe(Protocol):
     def has_live_tool(self, agent: Process, within_seconds: float) -> bool:
-        """Whether the agent has a living descendant that was started within the last so many seconds."""
+        """Whether the agent has a living descendant that was started within these last seconds."""
 
 
 class SessionOwners:
-    """Which sessions are managed, which agents host them, and what a person ordered to stop."""
+    """The managed sessions, the agents that host sessions, and the stops that a person ordered."""
 
     def __init__(self) -> None:
         self._managed: dict[SessionId, ManagedSession] = {}
@@ -99,8 +99,6 @@ class SessionOwners:
 
 
 class SessionJudge:
-    """Judges sessions, with probes of tools that a verdict depends on."""
-
     def __init__(
         self, clock: Clock, policy: Policy, owners: SessionOwners, host: JudgingHost, tools: ToolProbe
     ) -> None:
@@ -138,7 +136,7 @@ class SessionJudge:
         if guess is not None and self.probe_tool(session):
             verdict, guess = judge(activity, runtime, self._policy, now), None
         reachability = self._host.reach(identity.id) if identity.is_managed else UNREACHABLE
-        # A costly check, so only for sessions that could be resumed.
+        # A costly check, so only for sessions that can be resumed.
         held = identity.managed and is_cut_off(activity, verdict) and self._host.needs_approval(identity.id)
         record = build_record(identity, activity, runtime, verdict, now, reachability, held=held)
         session.update(verdict, record)
@@ -149,14 +147,14 @@ class SessionJudge:
         return due
 
     def probe_tool(self, session: TrackedSession) -> bool:
-        """Whether the process of an awaited tool, or one that it left running, is alive; asked when a wait runs out."""
+        """Whether the agent waits for a tool with a living process. Called when a wait runs out."""
         living, activity, now = session.presence.living_processes, session.activity, self._clock.now()
         awaited = activity.background if activity.phase is not TurnPhase.TOOL else activity.calls
         if not living or not awaited:
             return False
-        # Helpers that an agent keeps for life (MCP servers) are older than the call and say nothing about it.
+        # Helpers that an agent keeps for its whole life (MCP servers) are older than the call.
         oldest_seconds = now.wall - min(each.since.wall for each in awaited.values())
-        seen = self._tools.has_live_tool(living[0].process, oldest_seconds)
-        if seen:
+        is_alive = self._tools.has_live_tool(living[0].process, oldest_seconds)
+        if is_alive:
             session.presence.tool_seen_at = now
-        return seen
+        return is_alive

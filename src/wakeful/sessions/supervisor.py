@@ -51,11 +51,11 @@ from wakeful.sessions.supervisor_host import EvidenceSources, SupervisorHost
 from wakeful.storage.base import Transition
 
 _decode_snapshot: Final = json_decoder(SessionSnapshot)
-# A few milliseconds of judging; then the loop can serve a request.
+# These take a few milliseconds; then the loop can serve a request.
 JUDGED_AT_ONCE_MAX: Final = 100
 # Deadlines that no longer count are kept up to this number beyond those of the sessions.
 DEADLINES_SPARE: Final = 1000
-# What a client's registry calls a dialog that a person opened between two turns.
+# The name in a client's registry for a dialog that a person opened between two turns.
 DIALOG_OPEN: Final = "dialog open"
 
 
@@ -85,21 +85,21 @@ class Supervisor:
         self._judge = SessionJudge(clock, policy, self._owners, host, sources)
         # Sessions that a queue of another program reports as running.
         self._queue_running: frozenset[SessionId] = frozenset()
-        # Clients without a conversation yet, and the placeholder for it.
+        # Clients without a conversation yet, and the placeholder session of each.
         self._awaited_conversations: dict[Process, SessionId] = {}
         self._withdrawn: list[SessionId] = []
         self._last_sleep: Sleep | None = None
 
-    def restore_transition_keys(self, standings: dict[SessionId, TransitionKey]) -> None:
-        """The last stored states: a restart is no transition."""
-        self._stored_keys = standings
+    def restore_transition_keys(self, keys: dict[SessionId, TransitionKey]) -> None:
+        """Set the last stored states: a restart is no transition."""
+        self._stored_keys = keys
 
     def on_events(
-        self, identity: SessionIdentity, events: Sequence[Event], *, live: bool, anew: bool = False
+        self, identity: SessionIdentity, events: Sequence[Event], *, live: bool, replaced: bool = False
     ) -> None:
         session = self._track(identity)
-        self._apply_events(session, identity, events, live=live, anew=anew)
-        # A stream's lines carry no time of their own.
+        self._apply_events(session, identity, events, live=live, replaced=replaced)
+        # The lines of a stream have no times.
         if identity.source != STREAM and (newest := max((event.at for event in events), default=0.0)):
             note_late_write(session.presence, self._clock.instant(newest), live=live)
 
@@ -110,11 +110,11 @@ class Supervisor:
         events: Sequence[Event],
         *,
         live: bool,
-        anew: bool = False,
+        replaced: bool = False,
     ) -> None:
-        if anew or not session.is_log_read:
+        if replaced or not session.is_log_read:
             session.activity, session.is_log_read = Activity(), True
-        before = self._has_only_come_up(session)
+        only_started = self._has_only_started(session)
         for event in events:
             fold(session.activity, event, self._instant(event, session.activity))
             if type(event) is LogOpened and event.pid is not None:
@@ -123,8 +123,8 @@ class Supervisor:
             session.presence.grown_at = self._clock.now()
             if not session.presence.living_processes:
                 self._sources.find_agent_process(identity.id)
-        if before and not self._has_only_come_up(session):
-            # The resume works: look up again whether its pane shows it.
+        if only_started and not self._has_only_started(session):
+            # The new process works: look up its pane again.
             self._find_pane(identity.id)
         session.presence.vouched = identity.vouched or identity.id in self._queue_running
         self._mark_dirty(identity.id)
@@ -149,26 +149,33 @@ class Supervisor:
         """The time of an event. A mark about bytes without a time is as old as the event before it."""
         return self._clock.instant(event.at) if event.at else activity.last_at or self._clock.now()
 
-    def restore(self, identity: SessionIdentity, kept: bytes) -> bool:
+    def restore(self, identity: SessionIdentity, stored: bytes) -> bool:
         try:
-            memory = _decode_snapshot(kept)
+            snapshot = _decode_snapshot(stored)
         except msgspec.DecodeError:
             return False
         session = self._track(identity)
-        same_boot = memory.boot_id == self._boot_id
-        for process in memory.holders.values():
+        same_boot = snapshot.boot_id == self._boot_id
+        for process in snapshot.holders.values():
             self._restore_process(session, process, same_boot=same_boot)
         if same_boot:
-            session.activity = memory.activity
-            session.presence.written_after_at = memory.written_after_at
-            self._restore_pane(session, memory.pane)
-            if session.presence.agent_state is ProcessState.DEAD and session.activity.in_turn:
-                self._sources.on_agent_exit(self, identity.id)
-        elif memory.pane is not None:
+            session.activity = snapshot.activity
+            session.presence.written_after_at = snapshot.written_after_at
+            self._restore_pane(session, snapshot.pane)
+        elif snapshot.pane is not None:
             # A resume needs the name of the pane.
-            session.presence.pane = dead_pane(memory.pane)
+            session.presence.pane = dead_pane(snapshot.pane)
         self._mark_dirty(identity.id)
         return same_boot
+
+    def on_restored(self, session_id: SessionId) -> None:
+        session = self.known.sessions.get(session_id)
+        if (
+            session is not None
+            and session.presence.agent_state is ProcessState.DEAD
+            and session.activity.in_turn
+        ):
+            self._sources.on_agent_exit(self, session_id)
 
     def on_growth(self, session_id: SessionId) -> None:
         session = self.known.sessions.get(session_id)
@@ -178,7 +185,7 @@ class Supervisor:
             self._mark_dirty(session_id)
 
     def on_action(self, session_id: SessionId) -> None:
-        """An action on it began or ended. That is no evidence of its agent, but the record shows it."""
+        """An action on a session began or ended. That is no evidence about its agent, but its record shows it."""
         if session_id in self.known.sessions:
             self._mark_dirty(session_id)
 
@@ -228,7 +235,7 @@ class Supervisor:
             self._sources.on_agent_exit(self, identity.id)
 
     def on_dialog(
-        self, identity: SessionIdentity, process: Process, kind: DialogKind, words: str, *, cwd: str | None
+        self, identity: SessionIdentity, process: Process, kind: DialogKind, text: str, *, cwd: str | None
     ) -> None:
         if identity.awaited:
             self._awaited_conversations[process] = identity.id
@@ -236,13 +243,13 @@ class Supervisor:
                 self._withdrawn.remove(identity.id)
         session = self._track(identity)
         if any(holder.process != process for holder in session.presence.living_processes):
-            # Another process runs this session, and is not at this dialog.
+            # Another process runs this session; it does not show the dialog.
             return
         if process.pid not in session.presence.holders:
             self.on_process(identity, process, self._sources.watch(process), source="tmux", cwd=cwd)
         before = session.presence.dialog
-        if before is None or (before.kind, before.words, before.process) != (kind, words, process):
-            session.presence.dialog = Dialog(kind, words, self._clock.now(), process)
+        if before is None or (before.kind, before.words, before.process) != (kind, text, process):
+            session.presence.dialog = Dialog(kind, text, self._clock.now(), process)
             self._mark_dirty(identity.id)
 
     def session_of_process(self, process: Process) -> SessionIdentity | None:
@@ -253,7 +260,7 @@ class Supervisor:
         return None
 
     def on_dialog_closed(self, process: Process) -> None:
-        # The client takes prompts now; its conversation becomes a session of its own.
+        # The client accepts prompts now; its conversation becomes a session of its own.
         self._withdraw(process)
         for session_id in self._by_process.get(process, ()):
             session = self.known.sessions.get(session_id)
@@ -268,7 +275,7 @@ class Supervisor:
         if self._awaited_conversations.get(process) not in (None, session.subject.id):
             self._withdraw(process)
         if status is ClientStatus.WAITING and waiting_for == DIALOG_OPEN:
-            # Its screen shows which dialog it is.
+            # The screen shows which dialog it is.
             self._find_pane(session.subject.id)
         elif status is not None and _is_at_dialog(session, process):
             session.presence.dialog = None
@@ -313,7 +320,7 @@ class Supervisor:
         self._mark_dirty(session_id)
 
     def _is_moved_too_soon(self, session: TrackedSession, pane: Pane | None) -> bool:
-        """Whether its pane is alive, and only does not show a process elsewhere that came beside or after its own.
+        """Whether its known pane stays: it is alive, and a second or new process of the session runs elsewhere.
 
         It is not known yet which of two living processes goes on; when one ends, the pane is looked up again.
         """
@@ -321,13 +328,14 @@ class Supervisor:
         if pane is None:
             return False
         if (pane.sight, pane.runtime) == (ProcessState.DEAD, ProcessState.ALIVE):
-            came = are_two or self._has_only_come_up(session)
-            return came and self._sources.watch(pane.process) is ProcessState.ALIVE
+            has_new_process = are_two or self._has_only_started(session)
+            return has_new_process and self._sources.watch(pane.process) is ProcessState.ALIVE
         if known is None or known.sight is not ProcessState.ALIVE or known.process == pane.process:
             return False
         return are_two and self._sources.watch(known.process) is ProcessState.ALIVE
 
-    def _has_only_come_up(self, session: TrackedSession) -> bool:
+    def _has_only_started(self, session: TrackedSession) -> bool:
+        """Whether its newest process followed another one and has written nothing yet."""
         return len(session.presence.holders) > 1 and has_written_nothing_yet(
             session.presence, session.activity.last_at
         )
@@ -356,7 +364,7 @@ class Supervisor:
         self.known.on_membership_change()
 
     def unfold(self, session_id: SessionId, read: bool) -> None:
-        """Make a record of an old log: from its name and age, or with `read` from its contents."""
+        """Make a record of an old log from its name and age, or with `read` from its contents."""
         old = self.known.old_logs.get(session_id)
         if old is not None:
             session = self._track(old.subject)
@@ -368,39 +376,39 @@ class Supervisor:
         self._judge_session(session, self._clock.now())
 
     def manage(self, session_id: SessionId, managed: ManagedSession | None) -> None:
-        """This session is managed from now on; with None it is only watched."""
+        """Make a session managed; with None it is only watched from now on."""
         self._owners.set_managed(session_id, managed)
         if managed is not None and managed.name is not None:
             self.known.names[session_id] = managed.name
         self._update_ownership(session_id)
 
     def set_agent(self, session_id: SessionId, agent: str | None) -> None:
-        """This agent of the hub hosts the session from now on; with None no agent does."""
+        """Set the agent of the hub that hosts the session; None: no agent does."""
         self._owners.set_agent(session_id, agent)
         self._update_ownership(session_id)
 
     def mark_stopped_by_person(
         self, processes: Collection[Process], sessions: Collection[SessionId] = ()
     ) -> list[SessionId]:
-        """A person ordered these to stop: their end is no problem. Returns the sessions that they run now.
+        """Mark processes that a person ordered to stop: their end is no problem. Returns the sessions that they run.
 
-        `sessions` are those that they ran at the time of the order: a restart may not know them by their processes.
+        `sessions` are those that they ran at the time of the order: after a restart their processes may be unknown.
         """
         self._owners.mark_stopped(processes, sessions)
-        found = [session_id for process in processes for session_id in self._by_process.get(process, ())]
-        for session_id in found:
+        marked = [session_id for process in processes for session_id in self._by_process.get(process, ())]
+        for session_id in marked:
             self._mark_dirty(session_id)
-        return found
+        return marked
 
     def unmark_stopped_by_person(self, processes: Collection[Process]) -> None:
-        """The order to stop these had no effect."""
+        """Withdraw the marks of processes that were not stopped."""
         sessions = {each for process in processes for each in self._by_process.get(process, ())}
         self._owners.unmark_stopped(processes, sessions)
         for session_id in sessions:
             self._mark_dirty(session_id)
 
     def set_queue_running(self, session_ids: Collection[SessionId]) -> None:
-        """A queue reports that exactly these of its sessions run: their logs have living writers."""
+        """Set the sessions that a queue reports as running: their logs have living writers."""
         before, self._queue_running = self._queue_running, frozenset(session_ids)
         for session_id in before ^ self._queue_running:
             session = self.known.sessions.get(session_id)
@@ -422,7 +430,7 @@ class Supervisor:
                 self._judge_one(session, now, transitions, changes)
         if changes:
             self._host.on_judged(transitions, changes)
-        # Only after the end of a withdrawn session was announced.
+        # Removed only after the end of a withdrawn session was announced.
         for session_id in [each for each in self._withdrawn if each not in self._dirty]:
             self._withdrawn.remove(session_id)
             self.known.sessions.pop(session_id, None)
@@ -430,7 +438,7 @@ class Supervisor:
         return bool(self._dirty)
 
     def on_timer(self) -> float | None:
-        """Mark every session whose deadline has come; the next deadline, if any."""
+        """Mark every session whose deadline has come; returns the next deadline, if any."""
         now = self._clock.now().awake
         self._handle_sleep()
         while self._deadlines and self._deadlines[0][0] <= now:
@@ -455,7 +463,7 @@ class Supervisor:
         session = self.known.sessions.get(identity.id)
         if session is None:
             session = self.known.sessions[identity.id] = TrackedSession(
-                self._owners.with_owner(identity), standing=self._stored_keys.pop(identity.id, None)
+                self._owners.with_owner(identity), transition_key=self._stored_keys.pop(identity.id, None)
             )
             session.presence.slept = self._last_sleep
             self.known.old_logs.pop(identity.id, None)
@@ -481,7 +489,7 @@ class Supervisor:
             session.is_log_read = True
 
     def _read_if_managed(self, session: TrackedSession) -> None:
-        """A managed session is never judged by the name and age of its log, even without a process."""
+        """Read the log of a managed session: it is never judged by the name and age of its log alone."""
         managed = self._owners.get(session.subject.id)
         if managed is not None:
             session.presence.cwd = session.presence.cwd or managed.cwd
@@ -506,7 +514,7 @@ class Supervisor:
             self._find_pane(session.subject.id)
 
     def _restore_pane(self, session: TrackedSession, pane: Pane | None) -> None:
-        """A pane outlives the daemon, and often its agent; its state in tmux is looked up again."""
+        """Restore a pane whose process lives, also without its agent; its state in tmux is looked up again."""
         if pane is None:
             return
         if self._sources.watch(pane.process) is not ProcessState.ALIVE:
@@ -540,14 +548,18 @@ class Supervisor:
         holder.ended_idle = holder.status is ClientStatus.IDLE
         holder.sight, holder.ended_at, holder.status = ProcessState.DEAD, self._clock.now(), None
         session.presence.written_after_at = None
+        self._sources.mark_unsaved(session.subject.id)
         if _is_at_dialog(session, process):
             session.presence.dialog = None
         self._mark_dirty(session.subject.id)
         if session.presence.living_processes:
             self._find_pane(session.subject.id)
-        if holder is session.presence.newest_process and self._has_only_come_up(session):
-            # A resume that failed: the session is as dead as before, and since then.
+        if holder is session.presence.newest_process and self._has_only_started(session):
+            # A resume that failed: the session is dead since its process before, and back in its pane.
             del session.presence.holders[process.pid]
+            if session.presence.pane != holder.pane_before:
+                session.presence.pane = None
+                self._restore_pane(session, holder.pane_before)
             return
         if session.activity.in_turn:
             self._sources.on_agent_exit(self, session.subject.id)
@@ -560,7 +572,7 @@ class Supervisor:
                 self._host.set_timer(self, due)
         session.check_at = due
         if len(self._deadlines) > 2 * len(self.known.sessions) + DEADLINES_SPARE:
-            # A session that changes often leaves old deadlines behind, which would stay until they come.
+            # Drop old deadlines of sessions that change often; they would stay until they are due.
             known = self.known.sessions.items()
             self._deadlines = [(each.check_at, name) for name, each in known if each.check_at is not None]
             heapq.heapify(self._deadlines)
@@ -575,10 +587,10 @@ class Supervisor:
         self._judge_session(session, now)
         record = session.record
         assert record is not None, "judged just above"
-        before, session.standing = session.standing, transition_key_of(record)
+        before, session.transition_key = session.transition_key, transition_key_of(record)
         reason = record.findings[0].code if record.findings else record.state
         changes.append(change_of(session, before, reason))
-        if before != session.standing:
+        if before != session.transition_key:
             self.known.notify_waiters(record.id)
             transitions.append(transition_of(session, before, reason, now.wall))
 
@@ -589,7 +601,7 @@ def _is_at_dialog(session: TrackedSession, process: Process) -> bool:
 
 
 def _is_after_its_end(session: TrackedSession, events: Sequence[Event], written_wall: float) -> bool:
-    """Whether a report was written after every known process of its session ended. A start may be news even then."""
+    """Whether a report was written after every known process of its session ended. A report of a start never is."""
     holders = session.presence.holders.values()
     ends = [
         each.ended_at for each in holders if each.sight is ProcessState.DEAD and each.ended_at is not None

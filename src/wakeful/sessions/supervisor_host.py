@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class SupervisorHost(JudgingHost, Protocol):
-    """Runs the supervisor and uses its results. Every call comes from the loop in which the supervisor runs."""
+    """Runs the supervisor and uses its results. Every call comes from the supervisor's loop."""
 
     def request_judging(self, supervisor: "Supervisor") -> None:
-        """Call its `judge_pending` soon."""
+        """Call its `judge_pending` after the present turn of the loop."""
 
     def set_timer(self, supervisor: "Supervisor", awake: float) -> None:
         """Call its `on_timer` at this moment."""
@@ -26,14 +26,14 @@ class SupervisorHost(JudgingHost, Protocol):
         """A session has a new process, or its processes changed."""
 
     def on_session_gone(self, session_id: SessionId) -> None:
-        """Its log is deleted and it has no process: the supervisor does not know it any more."""
+        """The supervisor forgot a session: its log is deleted and it has no process."""
 
     def on_judged(self, transitions: list[Transition], changes: list[SessionChange]) -> None:
-        """Store and announce what was judged."""
+        """Store the transitions and publish the changes."""
 
 
 class EvidenceSources(ToolProbe, Protocol):
-    """What the supervisor asks about logs and processes. A method that reports back gets the supervisor."""
+    """Finds the logs, processes and panes of sessions. A method that reports back gets the supervisor."""
 
     def catch_up(self, session_id: SessionId) -> None:
         """Let the log sources report everything new about a session, now."""
@@ -42,15 +42,18 @@ class EvidenceSources(ToolProbe, Protocol):
         """Whether it is alive; if it is, its end will be reported."""
 
     def find_agent_process(self, session_id: SessionId) -> None:
-        """A log grows and its writer is not known: find it."""
+        """Find the process that writes the growing log of a session."""
 
     def find_named_process(
         self, supervisor: "Supervisor", identity: SessionIdentity, pid: int, wall: float
     ) -> None:
-        """A log says that the process with this pid wrote it, at this time: report which process that is."""
+        """Report the process with this pid, which wrote the log of a session at this time."""
 
     def find_pane(self, session_id: SessionId) -> None:
-        """A session has a new process: find the pane that shows it."""
+        """Find the pane that shows the new process of a session."""
+
+    def mark_unsaved(self, session_id: SessionId) -> None:
+        """Its processes changed: what is stored for a restart is out of date."""
 
     def on_agent_exit(self, supervisor: "Supervisor", session_id: SessionId) -> None:
-        """Report the calls that its log does not show, and, now or later, the tools that it left running."""
+        """Report the calls or the end of the turn that its log does not show, and, now or later, its running tools."""

@@ -11,8 +11,6 @@ from wakeful.sessions.supervisor_host import EvidenceSources, SupervisorHost
 
 
 class SessionTracking(Struct, frozen=True):
-    """Judges sessions, keeps their records true about reachability, and finds them."""
-
     supervisor: Supervisor
     reachability: ReachabilityChecker
     registry: SessionRegistry

@@ -1,8 +1,8 @@
 """Limits how many transitions are stored, of each session and of all together: logs that flap must not fill the disk.
 
 Each session may store a burst, and then one transition in an interval: the newest, with the number of those that
-were left out before it. All sessions share a second, larger budget; when it is spent, the session that stored least
-is next. Pure; time comes in as an argument.
+were left out before it. All sessions share a second, larger budget. When that is spent, the session that stored
+least is next. Pure; time comes in as an argument.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ EVERY_SECONDS: Final = 10.0
 # 150 logs that flapped all day stored 1.9 GB without it.
 HOST_BURST_MAX: Final = 50_000
 HOST_EVERY_SECONDS: Final = 1 / 3
-# Beyond this many, sessions with a full burst again are forgotten.
+# Beyond this many, sessions that have their whole burst again are forgotten.
 KNOWN_MAX: Final = 1000
 
 
@@ -31,39 +31,39 @@ class TransitionLimit:
     def __init__(self) -> None:
         # When a session could store a whole burst again.
         self._full_at: dict[SessionId, float] = {}
-        self._held: dict[SessionId, Transition] = {}
+        self._waiting: dict[SessionId, Transition] = {}
         self._forget_at = KNOWN_MAX
         self._host_full_at = float("-inf")
-        # While one waits for the host's budget, every other waits with it: the next is chosen among all of them.
+        # While one waits for the budget of all, every other waits, too: the next is chosen among all of them.
         self._is_host_short = False
 
     @property
-    def holds_any(self) -> bool:
-        return bool(self._held)
+    def has_waiting(self) -> bool:
+        return bool(self._waiting)
 
     def admit(self, transitions: Iterable[Transition], now: float) -> list[Transition]:
-        """The transitions to store now. Of the others, each session's newest waits, and the rest are counted."""
+        """The transitions to store now. Of the others, the newest of each session waits, and the rest are counted."""
         admitted = []
         for each in transitions:
-            held = self._held.pop(each.session_id, None)
-            newest = each if held is None else replace(each, left_out=held.left_out + 1)
+            earlier = self._waiting.pop(each.session_id, None)
+            newest = each if earlier is None else replace(each, left_out=earlier.left_out + 1)
             if self._spend(each.session_id, now):
                 admitted.append(newest)
             else:
-                self._held[each.session_id] = newest
+                self._waiting[each.session_id] = newest
         return admitted
 
     def release(self, now: float) -> list[Transition]:
         """The waiting transitions that may be stored by now; first those of the sessions that stored least."""
         self._is_host_short = False
-        waiting = sorted(self._held, key=lambda each: self._full_at.get(each, float("-inf")))
-        return [self._held.pop(each) for each in waiting if self._spend(each, now)]
+        waiting = sorted(self._waiting, key=lambda each: self._full_at.get(each, float("-inf")))
+        return [self._waiting.pop(each) for each in waiting if self._spend(each, now)]
 
     def release_all(self) -> list[Transition]:
         """All waiting transitions, for the end of the writer."""
-        held, self._held = self._held, {}
+        waiting, self._waiting = self._waiting, {}
         self._is_host_short = False
-        return list(held.values())
+        return list(waiting.values())
 
     def _spend(self, session_id: SessionId, now: float) -> bool:
         full_at = max(self._full_at.get(session_id, now), now) + EVERY_SECONDS

@@ -18,8 +18,8 @@ from wakeful.storage.base import Store, Transition
 BATCH_MAX: Final = 1000
 WAITING_MAX: Final = 100_000
 RETRY_SECONDS: Final = (0.5, 1.0, 2.0, 5.0, 15.0)
-# Transitions that the limit holds back are checked this often, while there are any.
-HELD_SECONDS: Final = 1.0
+# Transitions that wait for the limit are checked this often, while there are any.
+LIMITED_SECONDS: Final = 1.0
 
 log = logging.getLogger("wakeful")
 
@@ -39,10 +39,10 @@ class TransitionWriter:
 
     def enqueue(self, transitions: Sequence[Transition]) -> None:
         """Queue the transitions that the limit admits; beyond WAITING_MAX the oldest are dropped."""
-        held_before = self._limit.holds_any
+        had_waiting = self._limit.has_waiting
         self._queue(self._limit.admit(transitions, _now()))
-        if self._limit.holds_any and not held_before:
-            # The writer must check those from now on.
+        if self._limit.has_waiting and not had_waiting:
+            # The writer must check the limit from now on.
             self._has_work.set()
 
     def _queue(self, transitions: Sequence[Transition]) -> None:
@@ -67,14 +67,14 @@ class TransitionWriter:
             failures += 1
 
     async def _wait_for_work(self) -> None:
-        """Return once there is something to write; released transitions join in time."""
+        """Return when there is something to write: queued transitions, or those that the limit releases by now."""
         while True:
             self._queue(self._limit.release(_now()))
             if self._waiting:
                 return
             self._has_work.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout(HELD_SECONDS if self._limit.holds_any else None):
+                async with asyncio.timeout(LIMITED_SECONDS if self._limit.has_waiting else None):
                     await self._has_work.wait()
 
     async def drain(self, deadline_seconds: float) -> None:

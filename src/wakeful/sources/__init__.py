@@ -1,1 +1,1 @@
-"""Where evidence comes from: log files, folder watches, tool-use logs, event logs."""
+"""Sources of evidence: log files, folder watches, tool-use logs, event logs."""

@@ -21,23 +21,21 @@ class LogReader(Protocol):
         """The events of one complete line. Never raises: bad bytes become an event."""
 
     def is_boundary(self, line: bytes) -> bool:
-        """Whether folding may begin at this line: everything that matters about a turn follows it."""
+        """Whether folding may begin at this line, because judging needs nothing from before it."""
 
 
 class ProcessWatch(Protocol):
     def watch(self, process: Process) -> ProcessState:
-        """The state of the process; if it lives, its exit will be reported to the sink."""
+        """The state of the process; if it is alive, its exit will be reported to the sink."""
 
 
 class EvidenceSink(Protocol):
     """Receives the reports of all sources."""
 
     def on_events(
-        self, identity: SessionIdentity, events: Sequence[Event], *, live: bool, anew: bool = False
+        self, identity: SessionIdentity, events: Sequence[Event], *, live: bool, replaced: bool = False
     ) -> None:
-        """Events of a log. `live`: appended while watching. `anew`: the log was replaced; its earlier events do
-        not count.
-        """
+        """Events of a log. `live`: appended while watching. `replaced`: the log was; its earlier events do not count."""
 
     def on_report(
         self,
@@ -52,8 +50,11 @@ class EvidenceSink(Protocol):
         `written_wall` is the kernel's time of writing: events written after the end of the process do not count.
         """
 
-    def restore(self, identity: SessionIdentity, kept: bytes) -> bool:
+    def restore(self, identity: SessionIdentity, stored: bytes) -> bool:
         """Restore the state folded from this log before a restart; False if it is unusable: read the log again."""
+
+    def on_restored(self, session_id: SessionId) -> None:
+        """The log of a session with a stored state was read to its end."""
 
     def on_growth(self, session_id: SessionId) -> None:
         """A file of the session grew while watching: a subagent's log, a stream."""
@@ -79,14 +80,14 @@ class EvidenceSink(Protocol):
         """A process runs, or ran, this conversation."""
 
     def on_dialog(
-        self, identity: SessionIdentity, process: Process, kind: DialogKind, words: str, *, cwd: str | None
+        self, identity: SessionIdentity, process: Process, kind: DialogKind, text: str, *, cwd: str | None
     ) -> None:
-        """A client shows a dialog that blocks prompts; without a conversation, `identity` is that of the next one."""
+        """A client shows a dialog that blocks prompts. Without a conversation, `identity` is that of the next one."""
 
     def on_dialog_closed(self, process: Process) -> None: ...
 
     def on_release(self, session_id: SessionId, process: Process) -> None:
-        """A process left this conversation and lives on."""
+        """A process left this conversation and goes on."""
 
     def on_exit(self, process: Process) -> None: ...
 
@@ -117,11 +118,15 @@ class FileChanges(Struct, gc=False):
     def __bool__(self) -> bool:
         return bool(self.changed or self.folders or self.gone or self.rescan)
 
-    def adds_folder_for(self, root: str) -> bool:
-        """Whether there are new folders that must be scanned: below the root, or on the path to it."""
-        return self.rescan or any(
-            f"{folder}/".startswith(f"{root}/") or f"{root}/".startswith(f"{folder}/")
-            for folder in self.folders
+    def needs_scan(self, root: str) -> bool:
+        """Whether a root must be scanned and watched again: it, or a folder above it, is new or gone; or one below is new."""
+        above = f"{root}/"
+        return (
+            self.rescan
+            or any(
+                above.startswith(f"{folder}/") or f"{folder}/".startswith(above) for folder in self.folders
+            )
+            or any(above.startswith(f"{folder}/") for folder in self.gone)
         )
 
 

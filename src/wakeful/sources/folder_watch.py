@@ -203,7 +203,7 @@ def scan_tree(
 
 
 def _list(folder: str, suffix: str, found: list[ScannedFile], odd: dict[str, ReadRefusal]) -> list[str]:
-    """Add the files of a folder to `found`; returns its folders."""
+    """Add the matching files of a folder to `found`; returns its folders."""
     folders: list[str] = []
     try:
         with os.scandir(folder) as entries:
@@ -218,7 +218,7 @@ def _list(folder: str, suffix: str, found: list[ScannedFile], odd: dict[str, Rea
                     folders.append(entry.path)
     except PermissionError:
         odd[folder] = ReadRefusal.CLOSED
-    except OSError as error:  # vanished: the next scan looks again
+    except OSError as error:  # deleted meanwhile: the next scan lists it again
         if error.errno == ENAMETOOLONG:
             odd[folder] = ReadRefusal.TOO_LONG
     return folders

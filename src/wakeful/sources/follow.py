@@ -43,7 +43,7 @@ class FileFollower:
         with suppress(OSError):  # without it the file is polled
             self._inotify = self._watch()
             loop.add_reader(self._inotify.fd, self._on_change)
-        with suppress(OSError):  # ended, or no descriptor left: `is_alive` says which
+        with suppress(OSError):  # ended, or no descriptor left: `is_alive` distinguishes them
             self._pidfd = os.pidfd_open(self._process.pid)
             loop.add_reader(self._pidfd, self._on_exit)
         return self
@@ -130,6 +130,6 @@ class FileFollower:
         self._wakeup.set()
 
     def _on_exit(self) -> None:
-        # From now on it is always readable: once is enough.
+        # It stays readable from now on, so one event is enough.
         asyncio.get_running_loop().remove_reader(self._pidfd)
         self._wakeup.set()

@@ -1,12 +1,12 @@
 """Reads one append-only log: splits bytes into lines, reads new lines, or reads backwards from the end.
 
-Splitting is pure and bounded, and gives the same lines whatever the chunks. A line never fails: NULs and blanks
-that a crash left are cut off, a line that is too long becomes a mark, and `rescue` finds the good record behind
-a torn one.
+Splitting is pure and bounded, and gives the same lines for all sizes of chunks. A line never fails: NULs and
+blanks that a crash left are cut off, a line that is too long becomes a mark, and `rescue` finds the good record
+behind a torn one.
 
 Logs are opened for reading only, and only during a call; nothing is written or locked. No symlink is followed
-below the root: folders are opened one by one, each relative to the one before, so nothing can be swapped
-after a check. Comparing real paths could not guarantee that.
+below the root: folders are opened one by one, each relative to the one before, so no program can exchange one
+after a check. A comparison of real paths could not guarantee that.
 """
 
 import os
@@ -27,7 +27,7 @@ from wakeful.core.errors import OwnError
 
 # 75 times the longest of 15,932 recorded lines (216 KB): enough for images, and small enough for memory.
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
-# Kept of a line that is too long, so that a good record at its end can still be rescued.
+# This much of a line that is too long is stored, so that a good record at its end can be rescued.
 TAIL_BYTES: Final = 64 * 1024
 # Together they bound `rescue` to some tens of ms for any hostile line; a bigger record is lost.
 RESCUE_BYTES_MAX: Final = 2 * 1024 * 1024
@@ -44,7 +44,7 @@ _decode_object: Final = json_decoder(dict[str, Raw])
 
 
 class Oversized(Struct, frozen=True, gc=False):
-    """A line that was too long to keep: its length and its last bytes."""
+    """A line above the length limit: its length and its last bytes."""
 
     length: int
     tail: bytes
@@ -73,9 +73,10 @@ class LineSplitter:
         return [line for each in self.cut(chunk) if (line := without_blanks(each))]
 
     def cut(self, chunk: bytes) -> list[bytes | Oversized]:
-        """The same with blanks and blank lines: JSON decodes with blanks around it, and this saves a copy."""
+        """The completed lines with blanks and blank lines: JSON decodes with blanks around it, and this saves a copy."""
         if len(chunk) > self._bytes_max:  # so that no line inside one chunk can be too long
-            return [line for piece in self._pieces(chunk) for line in self.cut(piece)]
+            pieces = (chunk[at : at + self._bytes_max] for at in range(0, len(chunk), self._bytes_max))
+            return [line for piece in pieces for line in self.cut(piece)]
         first_end = chunk.find(b"\n")
         if first_end < 0:
             self._keep(chunk)
@@ -95,9 +96,6 @@ class LineSplitter:
         self._cut_bytes = self.pending_bytes = 0
         self.given_up = False
 
-    def _pieces(self, chunk: bytes) -> Iterator[bytes]:
-        return (chunk[at : at + self._bytes_max] for at in range(0, len(chunk), self._bytes_max))
-
     def _keep(self, piece: bytes) -> None:
         self.pending_bytes += len(piece)
         # Leading blanks do not count: the record behind a gigabyte of NULs must not be lost.
@@ -109,13 +107,12 @@ class LineSplitter:
             self._cut_bytes += spare
 
     def _end(self) -> bytes | Oversized:
+        line: bytes | Oversized = bytes(self._rest).rstrip(BLANK)
         if self.given_up:
             tail = bytes(self._rest[-self._tail_bytes :])
-            ended: bytes | Oversized = Oversized(self._cut_bytes + len(self._rest), tail)
-        else:
-            ended = bytes(self._rest).rstrip(BLANK)
+            line = Oversized(self._cut_bytes + len(self._rest), tail)
         self.forget()
-        return ended
+        return line
 
 
 def without_blanks(line: bytes | Oversized) -> bytes | Oversized:
@@ -152,12 +149,12 @@ BACK_BYTES_MAX: Final = 4 * 1024 * 1024
 BACK_GROWTH: Final = 4
 HEAD_BYTES: Final = 256
 # An unterminated rest up to this is read again each time: that is cheap, and a torn end that its writer repairs
-# is never joined to the following bytes. A longer one is kept, so that the cost depends on new bytes only.
+# is never joined to the following bytes. A longer one is stored, so that the cost depends on new bytes only.
 REREAD_BYTES_MAX: Final = 64 * 1024
 
 _Line: TypeAlias = bytes | Oversized
 _IsBoundary: TypeAlias = Callable[[bytes], bool]
-_Reach: TypeAlias = Iterator[int]
+_Lengths: TypeAlias = Iterator[int]
 
 _SPECIAL_NAMES: Final = frozenset(("", ".", ".."))
 _FOLDER_FLAGS: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -192,7 +189,7 @@ _REFUSALS: Final = {
 
 
 class LogOutsideRoot(OwnError):
-    """The log {path!r} does not lie below {root!r}."""
+    """The log {path!r} is not inside {root!r}."""
 
     code = "log-outside-root"
 
@@ -242,7 +239,7 @@ class LogFile:
         return None if self._inode is None else Position(self._inode, self.offset, self._head_hash)
 
     def resume(self, inode: int, offset: int, head_hash: int | None) -> None:
-        """Continue from a stored position. No I/O: the next `read_new` says `reset` if it does not fit any more."""
+        """Continue from a stored position. No I/O: the next `read_new` returns `reset` if the log was replaced."""
         self._seek(offset)
         self._inode, self._head_hash = inode, head_hash
 
@@ -262,9 +259,9 @@ class LogFile:
         Without a boundary within `bytes_max`: the lines in that range. Drops any earlier position; `read_new`
         continues behind the last line.
         """
-        assert 0 < bytes_first <= bytes_max <= LINE_BYTES_MAX, "the boundary must be a line that is kept"
-        reach = _reach(bytes_first, bytes_max)
-        return self._open_and_read(lambda fd, status: self._read_back(fd, status, is_boundary, reach))
+        assert 0 < bytes_first <= bytes_max <= LINE_BYTES_MAX, "the boundary must be a line below the limit"
+        lengths = _window_lengths(bytes_first, bytes_max)
+        return self._open_and_read(lambda fd, status: self._read_back(fd, status, is_boundary, lengths))
 
     def last_lines(self, bytes_max: int = BACK_BYTES_FIRST) -> list[bytes]:
         """The complete lines among its last bytes, newest first; empty if unreadable. Keeps the position."""
@@ -337,9 +334,9 @@ class LogFile:
         return ended, None
 
     def _read_back(
-        self, fd: int, status: os.stat_result, is_boundary: _IsBoundary, reach: _Reach
+        self, fd: int, status: os.stat_result, is_boundary: _IsBoundary, lengths: _Lengths
     ) -> LogBatch:
-        start, window, boundary = _search_back(fd, status.st_size, is_boundary, reach)
+        start, window, boundary = _search_back(fd, status.st_size, is_boundary, lengths)
         first = _first_line(start, window) if boundary is None else boundary
         self._lines, self._at = LineSplitter(inside=first is None), start + len(window)
         lines, marks = _lines_and_marks(self._lines.feed(window[first:]))
@@ -365,14 +362,14 @@ def _last_lines(fd: int, size: int, bytes_max: int) -> LogBatch:
 
 
 def _search_back(
-    fd: int, size: int, is_boundary: _IsBoundary, reach: _Reach
+    fd: int, size: int, is_boundary: _IsBoundary, lengths: _Lengths
 ) -> tuple[int, bytes, int | None]:
     """The shortest end of the log that contains a boundary, or the longest allowed.
 
     Returns its offset, its bytes, and the position of the boundary in them.
     """
     start, window, checked_from = size, b"", size
-    for start, window in _windows(fd, size, reach):
+    for start, window in _windows(fd, size, lengths):
         first = _first_line(start, window)
         boundary = _last_boundary(window[: checked_from - start], first, is_boundary)
         if boundary is not None:
@@ -382,7 +379,7 @@ def _search_back(
 
 
 def _first_line(start: int, window: bytes) -> int | None:
-    """Where the first surely complete line begins; None if the whole window is inside one line."""
+    """The position of the first line that is certainly complete; None if the whole window is inside one line."""
     return 0 if start == 0 else window.find(b"\n") + 1 or None
 
 
@@ -397,21 +394,21 @@ def _last_boundary(window: bytes, first: int | None, is_boundary: _IsBoundary) -
     return None
 
 
-def _windows(fd: int, size: int, reach: _Reach) -> Iterator[tuple[int, bytes]]:
+def _windows(fd: int, size: int, lengths: _Lengths) -> Iterator[tuple[int, bytes]]:
     """Growing ends of a log, each with its offset."""
     start, window = size, b""
-    for length in reach:
+    for length in lengths:
         begin = max(0, size - length)
         older = _read_range(fd, begin, start)
         if window and len(older) < start - begin:
-            return  # truncated meanwhile: the next `read_new` says so
+            return  # truncated meanwhile: the next `read_new` reports that
         start, window = begin, older + window
         yield start, window
         if start == 0:
             return
 
 
-def _reach(bytes_first: int, bytes_max: int) -> _Reach:
+def _window_lengths(bytes_first: int, bytes_max: int) -> _Lengths:
     length = bytes_first
     while length < bytes_max:
         yield length

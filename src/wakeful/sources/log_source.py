@@ -1,9 +1,9 @@
 """Follows all logs of one format below its roots, newest first, reading back only as far as judging needs.
 
-A LogFormat says where logs of a format are and how a line reads. Old logs are not read until a request needs
-them. Of many recent logs only the newest, and those that were read before a restart, are read at once; of the
-others only id, age and working directory are reported. `SkippedLogs` lists the logs that are not read, with the
-reasons, for `status` and `doctor`.
+A LogFormat defines where the logs of a format are and how a line is read. Old logs are not read until a request
+needs them. Of many recent logs only the newest, and those that were read before a restart, are read at once; of
+the others only id, age and working directory are reported. `SkippedLogs` lists the logs that are not read, with
+the reasons, for `status` and `doctor`.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class SkippedLogs:
         self._scanned |= odd
 
     def replace_scan(self, odd: Mapping[str, ReadRefusal]) -> list[str]:
-        """After a full scan; returns the folders that have become readable."""
+        """Replace the entries after a full scan; returns the folders that have become readable."""
         before, self._scanned = self._scanned, dict(odd)
         return [each for each, why in before.items() if why is ReadRefusal.CLOSED and each not in odd]
 
@@ -75,13 +75,13 @@ class SkippedLogs:
                 del each[path]
 
     def summary(self) -> str | None:
-        """How many, why, and which; None without any."""
+        """The number of skipped logs with their reasons and some names; None without any."""
         return "; ".join(_summary_lines(self._refused | self._scanned)) or None
 
 
-def _summary_lines(left_out: Mapping[str, ReadRefusal]) -> Iterator[str]:
+def _summary_lines(skipped: Mapping[str, ReadRefusal]) -> Iterator[str]:
     for why, (one, several) in _REFUSAL_TEXTS.items():
-        paths = sorted(path for path, each in left_out.items() if each is why)
+        paths = sorted(path for path, each in skipped.items() if each is why)
         if paths:
             more = f" and {len(paths) - NAMED_MAX} more" if len(paths) > NAMED_MAX else ""
             named = ", ".join(plain(path, _NAME_CHARS_MAX) for path in paths[:NAMED_MAX])
@@ -90,10 +90,10 @@ def _summary_lines(left_out: Mapping[str, ReadRefusal]) -> Iterator[str]:
 
 # One loop iteration reads at most this much of one log before it reads others.
 SLICES_AT_ONCE_MAX: Final = 64
-# How far back `read_last_events` reads: a turn of some hundred calls.
+# `read_last_events` reads this much: a turn of some hundred calls.
 LAST_LINES_BYTES_MAX: Final = 4 * 1024 * 1024
-# More than anyone runs at once. Of further logs only age and folder are reported: their content changes no verdict
-# before a process runs the session, a request needs it or the log grows, and then it is read.
+# More sessions than a person runs at once. Of further logs only age and folder are reported: they are read when a
+# process runs the session, a request needs it or the log grows, and cannot change a verdict before that.
 READ_AT_START_MAX: Final = 64
 
 _mtime: Final = attrgetter("mtime")
@@ -109,7 +109,7 @@ class LogOwner(Struct, frozen=True, gc=False):
 
 
 class LogFormat(Struct, frozen=True):
-    """Where logs of one format are, to which session each belongs, and how to read them."""
+    """The places of the logs of one format, the session of each log, and their reader."""
 
     name: str
     roots: tuple[Path, ...]
@@ -180,7 +180,7 @@ class LogFileSource:
         self._skipped_logs.replace_scan(self._unreadable_logs(odd))
 
     async def sweep(self) -> None:
-        """The same without blocking the loop: folders are watched already, and a thread lists the files."""
+        """Scan without blocking the loop: folders are watched already, and a thread lists the files."""
         odd: dict[str, ReadRefusal] = {}
         for root in self._format.roots:
             found = await asyncio.to_thread(
@@ -215,6 +215,10 @@ class LogFileSource:
         for gone in changes.gone:
             if self._root_of(gone) is not None:
                 self._on_removal(gone)
+            elif any(f"{root}/".startswith(f"{gone}/") for root in self._format.roots):
+                self._on_removal(gone)
+                # Watches what is left of the path, so that the root is seen when it is created again.
+                self.scan()
 
     def _on_new_folder(self, folder: str) -> None:
         """A new folder, perhaps not empty. Below a root nothing else has to be scanned."""
@@ -230,7 +234,7 @@ class LogFileSource:
             self.scan()
 
     def release(self) -> None:
-        """The roots are gone, as when a container ends: drop everything read from them."""
+        """Drop everything read from the roots, which do not exist any more after the end of a container."""
         for root in self._format.roots:
             self._on_removal(str(root))
 
@@ -246,7 +250,7 @@ class LogFileSource:
             self._follow(root, path, owner)
 
     def read_last_events(self, session_id: SessionId, limit: int) -> list[Event]:
-        """The last events of a session's log, read separately: positions do not change. Empty without a log."""
+        """The last events of a session's log; empty without a log. Positions do not change."""
         reader = self._format.reader()
         return [event for line in self.read_last_lines(session_id) for event in reader.read(line)][-limit:]
 
@@ -256,6 +260,12 @@ class LogFileSource:
         if path is None or root is None:
             return ()
         return LogFile(path, str(root)).read_back(lambda _line: False, bytes_max=LAST_LINES_BYTES_MAX).lines
+
+    def mark_unsaved(self, session_id: SessionId) -> None:
+        """Its state changed without its log: the next bookmark has to hold that."""
+        followed = self._followed_logs.get(self._paths.get(session_id, ""))
+        if followed is not None:
+            followed.unsaved = True
 
     def take_bookmarks(self) -> Iterator[Bookmark]:
         """Positions and states of the logs that were read since the last call."""
@@ -293,7 +303,7 @@ class LogFileSource:
         }
 
     def _report_log(self, root: Path, found: ScannedFile, *, is_recent: bool, rank: int) -> None:
-        """A scanned log: unchanged, grown, recent or old. `rank` is the number of newer ones."""
+        """Report a scanned log if it is new or has changed. `rank` is the number of newer logs."""
         path = found.path
         stamp = (found.size, found.mtime)
         before = self._scanned_stats.get(path)
@@ -328,7 +338,7 @@ class LogFileSource:
             self._follow(root, path, owner, live=True)
 
     def _report_recent(self, root: Path, found: ScannedFile, identity: SessionIdentity) -> None:
-        """Report session, age and working directory; of each folder for a working directory only one log is read."""
+        """Report session, age and working directory. For logs in one folder of the client, only one log is read."""
         folder = found.path.rpartition("/")[0]
         cwd = self._cwds.get(folder)
         if cwd is None:
@@ -350,12 +360,13 @@ class LogFileSource:
         bookmark = self._bookmarks.pop(path, None)
         if bookmark is not None and self._restore(followed, bookmark):
             self._read_new(path, live=live)
-            return
-        batch = followed.file.read_back(followed.reader.is_boundary)
-        self._report(followed, batch, live=live)
+        else:
+            self._report(followed, followed.file.read_back(followed.reader.is_boundary), live=live)
+        if bookmark is not None:
+            self._sink.on_restored(owner.subject.id)
 
     def _restore(self, followed: _FollowedLog, bookmark: Bookmark) -> bool:
-        """Continue where an earlier daemon stopped; if the file does not fit any more, its next read says so."""
+        """Continue where an earlier daemon stopped; if the file was replaced, its next read reports that."""
         if bookmark.rule_version != RULE_VERSION:
             return False
         if not self._sink.restore(followed.subject, bookmark.folded):
@@ -385,7 +396,7 @@ class LogFileSource:
             events.extend(read_damaged(mark.tail, followed.reader.read))
         for line in batch.lines:
             events.extend(followed.reader.read(line))
-        self._sink.on_events(followed.subject, events, live=live, anew=batch.reset)
+        self._sink.on_events(followed.subject, events, live=live, replaced=batch.reset)
 
     def _on_removal(self, gone: str) -> None:
         self._skipped_logs.forget(gone)

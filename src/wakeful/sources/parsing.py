@@ -50,11 +50,11 @@ def read_undecodable(
     line: bytes,
     error: Exception,
     read: Callable[[bytes], Sequence[e.Event]],
-    misshapen: Callable[[dict[str, Any], msgspec.ValidationError], e.Event],
+    malformed_event: Callable[[dict[str, Any], msgspec.ValidationError], e.Event],
 ) -> Sequence[e.Event]:
     """The events of a line that `read` failed to decode: of another shape, torn, or blank."""
     if isinstance(error, msgspec.ValidationError) and (record := plain_record(line)) is not None:
-        return (misshapen(record, error),)
+        return (malformed_event(record, error),)
     return read_damaged(line, read) if line.strip(AROUND) else ()
 
 
@@ -128,7 +128,7 @@ def declared_timeout_seconds(given: bytes) -> float | None:
         return None
     try:
         timed = _decode_timed(given)
-    except msgspec.DecodeError:  # only the tool itself knows what such a timeout means
+    except msgspec.DecodeError:
         return None
     milliseconds = timed.timeout if timed.timeout is not None else timed.timeout_ms
     return milliseconds / 1000 if milliseconds is not None else None
@@ -173,7 +173,7 @@ def kind_of(tool: str) -> CallKind:
     return CallKind.SUBAGENT if _SUBAGENT.search(tool) is not None else CallKind.TOOL
 
 
-# The longest limit windows are a month: an end that passed longer ago was not meant.
+# The longest limit windows are a month: a date that is longer ago is next year's.
 LATE_DAYS_MAX: Final = 31
 _ABOUT: Final = ("limit", "usage", "quota", "credit")
 _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -198,7 +198,7 @@ _CLOCK: Final = re.compile(
 
 
 def limit_end_in(text: str, at: float) -> float | None:
-    """The wall time at which a limit ends, if the sentence written at `at` says so."""
+    """The wall time at which a limit ends, if the sentence, written at `at`, contains it."""
     lower = text.lower()
     if not any(word in lower for word in _ABOUT):
         return None
@@ -230,7 +230,7 @@ def _at_clock(text: str, at: float) -> float | None:
 
 
 def _hour(found: re.Match[str]) -> int:
-    """The hour of 24; without am or pm it is one already."""
+    """The hour from 0 to 23."""
     hour = int(found["hour"])
     return hour if found["half"] is None else hour % 12 + (12 if found["half"].lower() == "pm" else 0)
 

@@ -32,7 +32,7 @@ def orphans_of(session_id: SessionId) -> tuple[Orphan, ...]:
 
 
 def orphans_of_all(session_ids: Collection[SessionId]) -> dict[SessionId, tuple[Orphan, ...]]:
-    """The same for many sessions, with one pass over the processes."""
+    """The orphans of many sessions, found in one pass over the processes."""
     by_variable = proc.processes_by_variable(TOOL_VARIABLES.values(), os.getuid())
     found = {}
     for session_id in session_ids:
@@ -47,9 +47,10 @@ def unlogged_calls(
 ) -> list[CallStarted]:
     """Tools of Claude Code that began after the end of its log and belong to none of the open calls with these inputs.
 
-    Without processes that a tool started. Codex logs a call before it begins.
+    Processes that a tool started are left out. Codex logs a call before it begins.
     """
-    known_or_gone = {None, *(each.process for each in orphans)}
+    # A parent that is an orphan too is a tool; without a parent that is unknown.
+    excluded_parents = {None, *(each.process for each in orphans)}
     logged = [_letters(found[1]) for given in inputs if (found := _COMMAND.search(given)) is not None]
     return [
         CallStarted(
@@ -60,7 +61,7 @@ def unlogged_calls(
         )
         for each in orphans
         if (at := now - proc.age_seconds(each.process)) > after
-        and proc.parent_of(each.process) not in known_or_gone
+        and proc.parent_of(each.process) not in excluded_parents
         and proc.environ_value(each.process.pid, _HOOK_VARIABLE) is None
         and not any(letters in _letters(os.fsencode(each.command)) for letters in logged)
     ]

@@ -43,11 +43,11 @@ _EVENTS: Final = frozenset({"pre_tool_use", "post_tool_use"})
 _ABSENT: Final = frozenset({b"", b"null"})
 _EMPTY: Final = frozenset({b"", b"null", b"false", b'""', b"0", b"[]", b"{}"})
 _ZERO: Final = frozenset({b"", b"null", b"0", b'"0"', b"0.0"})
-# Used if no field says it; exit code 0 is an explicit success.
+# Used if no field states the outcome; exit code 0 is an explicit success.
 _ERROR_TEXT: Final = re.compile(
     rb'"(?:Error|Traceback|(?:<|\\u003[cC])tool_use_error(?:>|\\u003[eE])|Exit code -?0*[1-9])'
 )
-# A person's refusal, in the words of the client that writes such logs.
+# The client's text about a person's refusal.
 _REFUSED: Final = re.compile(rb'"The user doesn\'t want to (?:proceed|take this action)')
 
 
@@ -68,10 +68,9 @@ class ToolUseReader:
             return (e.RecordSkipped(0.0, record.event[:40]),)
         if record.tool_name is UNSET:
             return (e.FormatDrifted(0.0, f"{record.event}.tool_name"),)
-        began = record.event == "pre_tool_use"
-        return (
-            self._call_started(record, record.tool_name) if began else _call_ended(record, record.tool_name),
-        )
+        is_start = record.event == "pre_tool_use"
+        read = self._call_started if is_start else _call_ended
+        return (read(record, record.tool_name),)
 
     def is_boundary(self, line: bytes) -> bool:  # noqa: ARG002 - the protocol asks about a line
         return False
@@ -88,7 +87,7 @@ class ToolUseReader:
 
 
 def project_in(session_id: str) -> str | None:
-    """`tg_popoto_-5294327191_4469` belongs to popoto; other names do not tell their project."""
+    """The project in an id like `tg_popoto_-5294327191_4469`; None for ids of another form."""
     parts = session_id.split("_")
     return parts[1] if len(parts) == 4 else None
 
@@ -116,7 +115,7 @@ def _is_error(record: _Record, preview: bytes) -> bool:
 
 
 def tool_use_logs(folders: tuple[Path, ...], host: str) -> LogFormat:
-    """Folders of tool logs. They alone do not count as alive: without an active record they are never silent."""
+    """Folders of tool logs. A log alone does not prove a live session, so it is never judged silent."""
 
     def owner(parts: tuple[str, ...]) -> LogOwner | None:
         if len(parts) != 2 or parts[1] != "tool_use.jsonl":

@@ -1,4 +1,4 @@
-"""Classifies why a turn failed: by the client's sentence, the provider's status and the client's code. Pure.
+"""Classifies the failure of a turn by the client's sentence, the provider's status and the client's code. Pure.
 
 The readers of both clients and of hooks use it. The sentence comes before code and status: a 429 may be a
 usage limit or a busy server, and a login check whose connection broke is reported as 401. The sentences are
@@ -59,7 +59,7 @@ def turn_failed_event(message: str, at: float, *, status: int | None = None, cod
 
 
 def classify_failure(message: str, status: int | None = None, code: str = "") -> Failure:
-    """Why a turn failed. Without a known code and status the sentence alone decides."""
+    """The class of a failure. Without a known code and status the sentence alone decides."""
     text = f"{message} {code}".lower()
     if says_network(text):
         return Failure.PROVIDER
@@ -91,7 +91,7 @@ def _failure_by_status(status: int | None) -> Failure | None:
 
 
 def _failure_by_text(text: str) -> Failure:
-    for failure, words in _FAILURE_TEXTS.items():
-        if any(word in text for word in words):
+    for failure, phrases in _FAILURE_TEXTS.items():
+        if any(phrase in text for phrase in phrases):
             return failure
     return Failure.PROVIDER if text.startswith("api error") else Failure.UNKNOWN

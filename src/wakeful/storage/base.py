@@ -87,7 +87,7 @@ class Transition(Struct, frozen=True):
 
 
 class Bookmark(Struct, frozen=True):
-    """How far a log was read and the state folded from it; valid for this file and rule version only."""
+    """The position up to which a log was read, and the state folded from it; only for this file and rule version."""
 
     path: str
     inode: int
@@ -152,21 +152,21 @@ class Store(Protocol):
         """The turns that ended well since that time, according to the transitions, unordered."""
 
     async def forget(self, session_ids: Sequence[SessionId]) -> None:
-        """Drop sessions whose logs are gone. Their transitions stay until `prune` drops them."""
+        """Drop sessions of which the logs were deleted. Their transitions stay until `prune` drops them."""
 
     async def prune(self, before: float) -> int:
         """Drop transitions and budget spendings from before that time; returns the number of transitions.
 
-        It works in slices, so other operations run in between. Two kinds stay, whatever their age: the newest
-        transition of a session that was not forgotten (it has the only record), and the very last one (so that
-        sequence numbers are never reused).
+        It works in slices, so other operations run in between. Two kinds stay at any age: the newest transition of a
+        session that was not forgotten (it has the only record), and the very last one (so that sequence numbers are
+        never reused).
         """
 
     async def save_bookmarks(self, bookmarks: Sequence[Bookmark]) -> None:
         """Replace the bookmarks of these paths. Losing the newest ones only costs a second read."""
 
     async def drop_bookmarks(self, paths: Sequence[str]) -> None:
-        """Drop the bookmarks of logs that are gone."""
+        """Drop the bookmarks of deleted logs."""
 
     async def bookmarks(self) -> list[Bookmark]:
         """Every bookmark, unordered. Paths may contain bytes that are not UTF-8 (`os.fsdecode`)."""
@@ -202,7 +202,7 @@ class Store(Protocol):
         ttl_seconds: float = LEASE_SECONDS,
         holder: Process | None = None,
     ) -> Run | None:
-        """Begin, durably, an attempt of the oldest pending task that is due and whose conversation is free.
+        """Begin, durably, an attempt of the oldest pending task that is due and has a free conversation.
 
         The same transaction claims the lease of its conversation: only this run has the newest epoch.
         """
@@ -225,7 +225,7 @@ class Store(Protocol):
         """
 
     async def expire_runs(self) -> list[Run]:
-        """End, durably, every attempt whose lease has ended, was yielded or taken over; oldest task first.
+        """End, durably, every attempt with a lease that has ended, was yielded or taken over; oldest task first.
 
         Each has its task in the new state: pending while it has attempts left, failed after that; its
         `lease_until` is now.
@@ -268,9 +268,9 @@ class Store(Protocol):
         """Store or replace the address of a managed session, durably."""
 
     async def reclaim_managed_session(
-        self, managed: ManagedSession, owner: str, *, ttl_seconds: float = LEASE_SECONDS
+        self, managed: ManagedSession, owner: str
     ) -> ManagedSession | LeaseConflict:
-        """Claim the session again and store it under the next epoch, both or neither, durably.
+        """Claim the session again and store it under the next epoch, durably, all or nothing.
 
         The stored one has no process and is not stopped. LeaseConflict: another owner claimed it since its epoch;
         nothing changed.
@@ -289,7 +289,7 @@ class Store(Protocol):
         """Store a note durably; False if one of this kind and key exists, which stays unchanged."""
 
     async def save_new_notes(self, notes: Sequence[Note]) -> None:
-        """Store notes together, all or none, durably; existing notes of the same kind and key stay unchanged."""
+        """Store notes together, durably, all or nothing; existing notes of the same kind and key stay unchanged."""
 
     async def drop_note(self, kind: str, key: str) -> bool:
         """Delete a note durably. False if it does not exist."""
@@ -300,7 +300,7 @@ class Store(Protocol):
     async def note(self, kind: str, key: str) -> Note | None: ...
 
     async def spend_budget(self, key: str, note: Note, *, times_max: int, window_seconds: float) -> bool:
-        """Spend a budget and store the note that says on what, both or neither, durably.
+        """Spend a budget and store the note about its use, durably, all or nothing.
 
         False if it was spent `times_max` times within the window, by the store's clock: nothing changed.
         """

@@ -1,4 +1,4 @@
-"""Decodes stored notes. One that cannot be decoded (damaged store, other version) is skipped, never fatal."""
+"""Decodes stored notes. A note that cannot be decoded (damaged store, other version) is logged and skipped."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +14,6 @@ log = logging.getLogger("wakeful")
 
 
 def decode_notes(notes: Iterable[Note], decode: Callable[[bytes], T]) -> Iterator[tuple[Note, T]]:
-    """Each note with its value; a note that cannot be decoded is logged and skipped."""
     for note in notes:
         try:
             value = decode(note.body)

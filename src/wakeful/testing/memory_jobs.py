@@ -3,7 +3,7 @@
 It keeps the contract of `watchdog.queue.JobQueue`.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -11,7 +11,6 @@ from wakeful.core.ids import SessionId
 from wakeful.watchdog.queue import (
     FenceResult,
     Job,
-    LogReading,
     NextJobState,
     PendingMessage,
     QueueAttempt,
@@ -177,16 +176,3 @@ class MemoryJobs:
             attempt.job, job_id=revival.job_id, created_at=revival.began_at, revival_context=revival.context
         )
         self.pending.append(job)
-
-
-class NoSessionFiles:
-    """Implements watchdog.queue.QueueSessionFiles for a host that has none of the logs, and every folder."""
-
-    async def read(self, session_ids: Sequence[SessionId]) -> dict[SessionId, LogReading]:  # noqa: ARG002 - none has one
-        return {}
-
-    def forget(self, kept: Collection[SessionId]) -> None:
-        """Nothing is remembered."""
-
-    async def is_folder_gone(self, path: str) -> bool:  # noqa: ARG002 - every folder is there
-        return False

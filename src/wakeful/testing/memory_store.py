@@ -363,12 +363,12 @@ class MemoryStore:
         self._managed_sessions[managed.session_id] = managed
 
     async def reclaim_managed_session(
-        self, managed: ManagedSession, owner: str, *, ttl_seconds: float = LEASE_SECONDS
+        self, managed: ManagedSession, owner: str
     ) -> ManagedSession | LeaseConflict:
         self._require_open()
         key = LeaseKey(managed.session_id)
         self._runs.yield_lease(key, managed.epoch)
-        lease = self._runs.claim_lease(key, owner, ttl_seconds, None)
+        lease = self._runs.claim_lease(key, owner, LEASE_SECONDS, None)
         if isinstance(lease, LeaseConflict):
             return lease
         reclaimed = structs.replace(

@@ -49,7 +49,7 @@ VERBS: Final[Mapping[str, frozenset[str]]] = {
 
 
 class BadStep(OperatorError):
-    """This is no step for the scripted agent: {why}."""
+    """This is not a step for the scripted agent: {why}."""
 
     code = "bad-step"
 

@@ -21,7 +21,7 @@ from wakeful.agents.model import AgentState
 from wakeful.cli.commands.ls import NO_SESSIONS, whole_list
 from wakeful.cli.output import wall_now
 from wakeful.cli.read import DaemonReader
-from wakeful.client.client import DaemonClient
+from wakeful.client.client import DaemonClient, decode_body
 from wakeful.client.feed import FeedConnection
 from wakeful.config.paths import StatePaths
 from wakeful.core.errors import WakefulError
@@ -100,7 +100,7 @@ class TopApp(App[None]):
         Binding("enter", "attach", "Attach", key_display="↵"),
         Binding("n", "next_needing", "Next"),
         Binding("slash", "filter", "Filter", key_display="/"),
-        Binding("r", "order('revive')", "Revive"),
+        Binding("r", "order('revive')", "Resume"),
         Binding("s", "order('stop')", "Stop"),
         Binding("a", "order('hand')", "Adopt"),
         Binding("m", "order('mute')", "Mute"),
@@ -125,7 +125,10 @@ class TopApp(App[None]):
         self.session_list = SessionListModel()
         self._feed_worker: Worker[None] | None = None
         self._feed_connection = FeedConnection(
-            paths.socket, self, lambda: whole_list(DaemonReader(self._client), {})
+            paths.socket,
+            self,
+            lambda: whole_list(DaemonReader(self._client), {}),
+            lambda: decode_body(self._client.get("/api/status").body, Overview),
         )
         self._overview: Overview | None = None
         self._agents: dict[str, str] = {}
@@ -183,7 +186,14 @@ class TopApp(App[None]):
         self._agents = {each.id: each.state for each in overview.agents.agents}
         self._mark_connected()
         self._show_banner()
+        # The times in it grow as well.
+        self._explain_soon()
         self._refresh_view()
+
+    def has_sessions_of(self, overview: Overview) -> bool:
+        total = overview.sessions["total"]
+        known = len(self.session_list), self.session_list.older
+        return known == (total["shown"], total["older"])
 
     def on_feed_sessions(self, page: SessionList) -> None:
         self.session_list.replace(page.sessions, page.older)
@@ -207,6 +217,8 @@ class TopApp(App[None]):
         self._refresh_view()
 
     def on_feed_lost(self, reason: str) -> None:
+        if not self._is_drawn():
+            return
         self._is_disconnected = True
         self._disconnect_reason = reason
         self._show_all()
@@ -218,7 +230,7 @@ class TopApp(App[None]):
     def action_next_needing(self) -> None:
         place = self.session_list.next_needing_person(self.table.row_number)
         if place is None:
-            self.notify("Nobody needs you.", timeout=2)
+            self.notify("No session needs you.", timeout=2)
             return
         self.table.focus()
         self.table.select_row(place)
@@ -288,7 +300,7 @@ class TopApp(App[None]):
             await self.confirm_and_send(approved_revival(record))
             return
         if why_not:
-            self.notify(f"Not now: {plain(why_not)}", severity="warning", timeout=5, markup=False)
+            self.notify(f"Unavailable: {plain(why_not)}", severity="warning", timeout=5, markup=False)
             return
         expected = await self.push_screen_wait(_wrong_verdict_dialog(record)) if act == "wrong" else "ok"
         if act == "wrong" and expected is not None:
@@ -342,6 +354,10 @@ class TopApp(App[None]):
         self._is_disconnected, self._disconnect_reason = False, ""
         self._last_contact = f"{datetime.fromtimestamp(self._now(), UTC).astimezone():%H:%M}"
 
+    def _is_drawn(self) -> bool:
+        """An answer may arrive, and the connection may end, after the screen was closed."""
+        return self.is_running and bool(self.query(SessionTable))
+
     def _show_all(self) -> None:
         self.table.is_lost = self._is_disconnected
         self.table.show_rows()
@@ -350,7 +366,7 @@ class TopApp(App[None]):
         self.screen.set_class(is_empty, "-empty")
         if is_empty:
             words = (
-                f"No session fits. {len(self.session_list):,} do not; Escape shows them."
+                f"No session matches the filter. Escape shows all {len(self.session_list):,}."
                 if self._filter
                 else NO_SESSIONS
             )
@@ -381,8 +397,7 @@ class TopApp(App[None]):
         self.call_after_refresh(self._show_detail)
 
     def _show_detail(self) -> None:
-        if not self.is_running or not self.query(SessionTable):
-            # An answer may arrive after the screen was closed.
+        if not self._is_drawn():
             return
         record = self.table.selected
         about = self.query_one("#about", Static)
@@ -420,12 +435,12 @@ _EXPECTED_VERDICTS: Final = (
     ("ok", "it was fine"),
     ("dead", "it was dead"),
     ("silent", "it had gone silent"),
-    ("loop", "it ran in circles"),
-    ("error_cascade", "it failed again and again"),
-    ("runaway", "it ran away"),
+    ("loop", "it was looping"),
+    ("error_cascade", "its calls failed repeatedly"),
+    ("runaway", "it used too many calls or tokens"),
 )
 
 
 def _wrong_verdict_dialog(record: SessionRecord) -> ChoiceDialog:
-    said = f"Wakeful said {record.state}, {record.health}. {session_request('wrong', record).told}"
-    return ChoiceDialog("What should Wakeful have said?", said, _EXPECTED_VERDICTS)
+    said = f"Wakeful reported {record.state}, {record.health}. {session_request('wrong', record).told}"
+    return ChoiceDialog("What should Wakeful have reported?", said, _EXPECTED_VERDICTS)

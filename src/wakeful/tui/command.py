@@ -14,22 +14,22 @@ from wakeful.core.errors import OperatorError, WorldError
 
 
 class TopMissing(WorldError):
-    """`wakeful top` needs Textual, which is not installed: pip install 'wakeful[top]'. `wakeful ls` shows the same once."""
+    """`wakeful top` needs Textual, which is not installed: pip install 'wakeful[top]'. Or use `wakeful ls`."""
 
     code = "top-missing"
 
 
 class TerminalNeeded(OperatorError):
-    """`wakeful top` draws on a terminal, and this is none. `wakeful ls` shows the same once."""
+    """`wakeful top` needs a terminal. Or use `wakeful ls`."""
 
     code = "no-screen"
 
 
 @click.command(epilog="Example: wakeful top")
 def top() -> int:
-    """Show every session live, those who need you first; the keys are in the last line.
+    """Show all sessions live, those that need you first. The last line shows the keys.
 
-    Enter goes to a session's terminal and comes back, n jumps to the next one that waits for you, / filters.
+    Enter opens a session's terminal, n jumps to the next session that needs you, / filters.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise TerminalNeeded

@@ -25,7 +25,7 @@ MUTE_SECONDS: Final = 2 * 3600
 # Refusals that a person's approval overcomes.
 APPROVAL_NEEDED_CODES: Final = frozenset({"held-for-person", "held-in-queue"})
 BUSY_CODE: Final = "agent-busy"
-NOT_MANAGED: Final = "Wakeful only found it; `a` hands it over"
+NOT_MANAGED: Final = "not managed by Wakeful; `a` adopts it"
 
 Body = dict[str, object]
 
@@ -55,10 +55,11 @@ def refusal_reason(act: str, record: SessionRecord) -> str:
         return f"agent {record.agent} hosts it"
     if act == "adopt" and ActionName.ADOPT not in known:
         # Records offer it only after a problem; a living session can be adopted at any time.
-        return "" if record.session_alive else "its process was not seen"
+        return "" if record.session_alive else "its process was not found"
     action = known.get(ActionName.RESTART if is_hosted and act == "revive" else ActionName(act))
     if action is None:
-        return NOT_MANAGED
+        adopt = known.get(ActionName.ADOPT)
+        return NOT_MANAGED if adopt is None or adopt.allowed else adopt.reason
     return "" if action.allowed else action.reason
 
 
@@ -74,36 +75,41 @@ def session_request(act: str, record: SessionRecord, expected: str = "ok") -> Ac
         "mute": {"for_seconds": MUTE_SECONDS, "by": operator_name()},
         "wrong": {"expect": expected, "note": ""},
     }
-    asked = f"{act.capitalize()} {label}?"
+    asked = f"{_LABELS.get(act, act.capitalize())} {label}?"
     return ActionRequest(f"/api/sessions/{record.id}/{act}", asked, _EXPLANATIONS[act], bodies.get(act, {}))
 
 
 def approved_revival(record: SessionRecord) -> ActionRequest:
     """The revival of a session that was cut off inside a call with possible effects: a person approves it."""
     order = session_request("revive", record)
-    told = f"Not without you: {INTERRUPTED_CALL}. Key 2 shows what it was."
+    told = f"Needs your approval: {INTERRUPTED_CALL}. Key 2 shows the call."
     return order._replace(asked=_APPROVAL_QUESTION, told=told, body={**order.body, "approved": True})
 
 
-_APPROVAL_QUESTION: Final = "You looked at what was cut off: may it go on?"
+_APPROVAL_QUESTION: Final = "Did you check the interrupted call? Resume the session?"
+# What people read for the names that the interface keeps.
+_LABELS: Final = {"revive": "Resume", "wrong": "Wrong verdict:"}
 _EXPLANATIONS: Final = {
-    "revive": "Its conversation goes on, and it is told what was cut off.",
-    "stop": "Its agent is ended. A stop is final: nothing revives it.",
-    "adopt": "Wakeful may then act on it: bring it back when it dies, stop it when you say so.",
-    "release": "Wakeful goes on watching it and touches it no more. Its agent goes on.",
-    "mute": "No alerts about it for 2 hours. Watching and healing go on.",
-    "wrong": "What was seen is kept on this machine, redacted, as a case to test the rules with.",
+    "revive": "The conversation continues, with a note about the interrupted call.",
+    "stop": "Wakeful ends the agent process. After your stop, Wakeful does not resume the session by itself.",
+    "adopt": "Wakeful may then act on the session: resume it when it crashes, stop it when you ask.",
+    "release": "Wakeful keeps watching the session and no longer acts on it. The agent keeps running.",
+    "mute": "No alerts about it for 2 hours. Watching and healing continue.",
+    "wrong": "Wakeful saves the evidence on this machine, redacted, as a case to test the rules.",
 }
 # A session of a managed agent is acted on through its agent.
 _AGENT_ACTION_OF: Final = {"revive": "restart-session", "stop": "stop"}
 _AGENT_QUESTIONS: Final = {
-    "start": ("Start agent {}?", "It is started as it is declared, and running once it was seen ready."),
-    "stop": ("Stop agent {}?", "Its session is ended and its container is removed."),
+    "start": ("Start agent {}?", "Wakeful starts it as declared and shows it as running when it is ready."),
+    "stop": ("Stop agent {}?", "Wakeful ends its session and removes its container, if it has one."),
     "teardown": (
         "Tear agent {} down?",
-        "What is left of it is ended. Its conversation can be resumed later.",
+        "Wakeful ends what still runs. You can resume the conversation later.",
     ),
-    "restart-session": ("Restart the session of agent {}?", "A new one begins where the old one ended."),
+    "restart-session": (
+        "Restart the session of agent {}?",
+        "Wakeful starts a new session in place of the old one.",
+    ),
 }
 # As in the hub's table of transitions; the hub decides.
 _AGENT_KEYS: Final[dict[AgentState, tuple[tuple[str, str], ...]]] = {
@@ -159,7 +165,7 @@ def approved_again(order: ActionRequest, refused: WakefulError) -> ActionRequest
     if code in APPROVAL_NEEDED_CODES and not order.body.get("approved"):
         return order._replace(asked=_APPROVAL_QUESTION, told=told, body={**order.body, "approved": True})
     if code == BUSY_CODE and not order.body.get("yes"):
-        return order._replace(asked="In the middle of its turn?", told=told, body={"yes": True})
+        return order._replace(asked="Stop it during its turn?", told=told, body={"yes": True})
     return None
 
 
@@ -175,12 +181,24 @@ def _outcome_text(target: str, said: Mapping[str, Any]) -> str:
     if act == "mute":
         return f"muted until {said.get('until', '')[11:16]} UTC"
     if act == "wrong":
-        return f"kept in {said.get('path', '')}, thank you"
+        return f"saved in {said.get('path', '')}, thank you"
     if act in _OWNERSHIP_RESULTS:
         return _OWNERSHIP_RESULTS[act]
     if target.startswith("/api/agents/"):
         return f"agent {said.get('name', '')} is {said.get('state', '')}"
-    return ": ".join(str(each) for each in (act, said.get("outcome"), said.get("words")) if each)
+    outcome = str(said.get("outcome") or "")
+    parts = (_LABELS.get(act, act).lower(), _OUTCOME_TEXTS.get(outcome, outcome), said.get("words"))
+    return ": ".join(str(each) for each in parts if each)
 
 
-_OWNERSHIP_RESULTS: Final = {"adopt": "it is managed now", "release": "it is only watched now"}
+# A confirmed result needs no word.
+_OUTCOME_TEXTS: Final = {
+    "recovered": "",
+    "unverified": "unconfirmed",
+    "ineffective": "no effect",
+    "declined": "refused",
+}
+_OWNERSHIP_RESULTS: Final = {
+    "adopt": "the session is managed now",
+    "release": "the session is watched only now",
+}

@@ -79,11 +79,11 @@ def banner(state: BannerState) -> list[Line]:
     overview = state.overview
     if overview is not None and overview.daemon.paused is not None:
         words = plain(pause_text(overview.daemon.paused))
-        lines.append(((f" {words} · `wakeful resume` ends it ", "paused"),))
+        lines.append(((f" {words} · `wakeful unpause` ends it ", "paused"),))
     mode = overview.mode if overview is not None else ""
     title: list[tuple[str, str]] = [(" Wakeful", "title")]
     if mode:
-        title.append((f"  {mode}: {MODES.get(mode, '')}", "quiet"))
+        title.append((f"  {MODES.get(mode, mode)}", "quiet"))
     lines.append(tuple(title))
     lines.append(tuple(_counts(state)))
     if overview is not None:
@@ -95,30 +95,30 @@ def disconnected_text(proven_at: str, trouble: str) -> str:
     """The first line without a connection; `proven_at` is the time of day of the last message."""
     said = plain(trouble or "trying again")
     if proven_at:
-        return f"Connection lost. What you see is from {proven_at}; {said} …"
+        return f"Connection lost. Last update {proven_at}; {said} …"
     return f"Connecting; {said} …"
 
 
 def _counts(state: BannerState) -> Iterator[tuple[str, str]]:
     first, comma, others = state.counts.partition(", ")
     urgent = first.endswith("you")
-    yield (f" {first or 'nobody'}", "needs-you" if urgent else "text")
+    yield (f" {first or 'no sessions'}", "needs-you" if urgent else "text")
     yield (f"{comma}{others}", "text")
     if not state.is_lost:
         yield (" · live", "success")
     if state.older:
         yield (f" · {state.older:,} older", "quiet")
     if state.filter:
-        yield (f" · filter: {plain(state.filter)} ({state.shown:,} fit), Esc clears it", "accent")
+        yield (f" · filter: {plain(state.filter)} ({state.shown:,} match), Esc clears it", "accent")
 
 
 def _problem_texts(overview: Overview, agents: Sequence[str]) -> Iterator[str]:
     """Slow or incomplete log sources, agents with problems, and notes of the daemon."""
     for source in overview.daemon.eyes:
         if source.slow is not None:
-            yield f"sees late: {source.name}: {source.slow}"
+            yield f"slow: {source.name}: {source.slow}"
         if source.left_out is not None:
-            yield f"not read: {source.name}: {source.left_out}"
+            yield f"skipped: {source.name}: {source.left_out}"
     yield from agents
     for note in overview.daemon.notes:
         yield next((note.replace(*each) for each in _BY_KEY.items() if each[0] in note), note)
@@ -165,10 +165,10 @@ def detail(
     )
     lines.append(_state_line(record, now_wall))
     lines += [(), *liveness_lines(explanation)] if is_wide else []
-    lines += _section("Not to be had now", [*refused_action_lines(explanation)])
+    lines += _section("Unavailable", [*refused_action_lines(explanation)])
     lines += _section("Timeline", timeline_lines(fetched.past, now_wall, width - _MARGIN_CELLS))
-    lines += _section("Found", [*fired_lines(explanation, with_rules=False)])
-    lines += _section("Held back", [*suppressed_lines(explanation, with_rules=False)])
+    lines += _section("Findings", [*fired_lines(explanation, with_rules=False)])
+    lines += _section("Suppressed", [*suppressed_lines(explanation, with_rules=False)])
     lines += _section(
         "Last calls",
         [_call_line(each, record, now_wall) for each in fetched.past.calls.calls[-CALLS_SHOWN_MAX:]],
@@ -181,8 +181,8 @@ def _state_line(record: SessionRecord, now_wall: float) -> Line:
     parts = [
         f"{record.state}, {record.health}",
         record.provider,
-        "managed" if record.managed else "found: only watched",
-        *([f"began {began} ago"] if began else []),
+        "managed" if record.managed else "watched only",
+        *([f"started {began} ago"] if began else []),
         *([plain(record.cwd)] if record.cwd else []),
     ]
     return ((" · ".join(parts), "quiet"),)

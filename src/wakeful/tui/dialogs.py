@@ -63,7 +63,7 @@ class ChoiceDialog(ModalScreen[str | None]):
         with Vertical():
             yield Static(self._question, classes="asked", markup=False)
             yield Static(self._explanation, classes="told", markup=False)
-            yield Static("\n".join([*lines, "", "Esc  leave it"]), classes="keys", markup=False)
+            yield Static("\n".join([*lines, "", "Esc  cancel"]), classes="keys", markup=False)
 
     def on_key(self, event: Key) -> None:
         if event.key.isdecimal() and 0 < int(event.key) <= len(self._choices):
@@ -75,15 +75,15 @@ class ChoiceDialog(ModalScreen[str | None]):
 
 _KEYS_TEXT = """\
 arrows, j k, page keys, g G   move
-n         the next session that needs you, and round again
-Enter     go to its terminal; when you leave it you are back
-/         filter by words; Enter keeps it, Escape ends it
-r  s      revive, stop
-a         adopt; a managed one is released
+n         next session that needs you; after the last, the first
+Enter     attach to its terminal; detach to come back
+/         filter by words; Enter keeps it, Escape clears it
+r  s      resume, stop
+a         adopt; releases a managed session
 m         mute for 2 hours
-w         this was wrong: what should have been said
-d         to the detail and back, for arrows that scroll it
-2 3 4 5   decisions, incidents, agents, events; 1 is back here
+w         the verdict was wrong: choose the right one
+d         focus the detail, to scroll it with arrows; again: back
+2 3 4 5   decisions, incidents, agents, events; 1: sessions
 t         light or dark
 q         quit"""
 

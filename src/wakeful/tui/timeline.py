@@ -28,14 +28,14 @@ class ActivityKind(StrEnum):
     """In the order of the legend."""
 
     WORKING = "working"
-    MODEL = "waiting for model"
-    TOOL = "in a tool"
+    MODEL = "waiting for the model"
+    TOOL = "running a tool"
     PERSON = "waiting for you"
     IDLE = "idle"
-    PROBLEM = "in trouble"
+    PROBLEM = "stuck"
     SILENT = "silent"
     DEAD = "dead"
-    UNKNOWN = "not known"
+    UNKNOWN = "unknown"
     STOPPED = "stopped"
 
 

@@ -79,7 +79,7 @@ def _decision_lines(record: CheckpointRecord, offers: tuple[KeyedAction, ...], n
     about = plain(f"{record.project or '-'} · {record.subject} · for {_age(record.opened_at, now)}")
     yield (("◆ ", "needs-you"), (head, "strong"), (f"  {about}", "quiet"))
     for doubt in record.may_have[:POSSIBLE_EFFECTS_SHOWN_MAX]:
-        yield (("  may have happened: ", "quiet"), (plain(doubt), "text"))
+        yield (("  may have taken effect: ", "quiet"), (plain(doubt), "text"))
     for offer in offers:
         yield (
             (f"  {offer.key} ", "accent"),
@@ -102,7 +102,9 @@ def _incident_lines(incident: IncidentRecord, now: float) -> Iterator[Line]:
         else wall_of(incident.resolved_at or "") - wall_of(incident.opened_at)
     )
     mark, style = ("✗ ", "error") if is_open else ("✓ ", "quiet")
-    when = f"  {'open' if is_open else 'over'}, since {_clock(incident.opened_at, now)}, for {age(lasted)}"
+    when = (
+        f"  {'open' if is_open else 'resolved'}, since {_clock(incident.opened_at, now)}, for {age(lasted)}"
+    )
     yield ((mark, style), (plain(incident.words), "strong" if is_open else "text"), (when, "quiet"))
     for line in incident_details(incident):
         yield ((f"  {plain(line)}", "text" if is_open else "quiet"),)
@@ -129,7 +131,7 @@ def without_actions(entry: ViewEntry) -> ViewEntry:
     if not entry.lines or entry.lines[-1] != tuple(_key_pieces(entry.offers)):
         return entry
     names = ", ".join(offer.label for offer in entry.offers)
-    said: Line = ((f"  {names} not now: ", "text"), (OBSERVING, "quiet"))
+    said: Line = ((f"  {names} unavailable: ", "text"), (OBSERVING, "quiet"))
     return entry._replace(lines=(*entry.lines[:-1], said), offers=())
 
 
@@ -159,14 +161,14 @@ def event_entries(body: bytes, now: float) -> Iterator[ViewEntry]:
 
 
 VIEW_KINDS: Final[Mapping[str, ViewKind]] = {
-    "2": ViewKind("Decisions", "/api/checkpoints", "Nothing waits for a decision.", decision_entries),
+    "2": ViewKind("Decisions", "/api/checkpoints", "No decision needed.", decision_entries),
     "3": ViewKind(
         "Incidents", "/api/incidents?all=true", "No incident in the last 30 days.", incident_entries
     ),
     "4": ViewKind(
         "Agents",
         "/api/agents",
-        "No agent is declared. [agents.NAME] in wakeful.toml declares one.",
+        "No agents are declared. Declare one as [agents.NAME] in wakeful.toml.",
         agent_entries,
     ),
     "5": ViewKind(

@@ -31,6 +31,17 @@ class SessionList(Struct, frozen=True):
     paused: PauseRecord | None = None
 
 
+class SessionMatchList(Struct, frozen=True):
+    """The sessions that a name stands for: at most 20 of `total`, living ones first.
+
+    `match` is the rule that found them: id, name, tmux, prefix, project, part or none.
+    """
+
+    match: str
+    total: int
+    sessions: list[SessionRecord]
+
+
 class EventRecord(Struct, frozen=True):
     """One transition of a session. `left_out`: how many changes between it and the one before were not stored."""
 

@@ -15,8 +15,9 @@ from msgspec import Struct
 
 from wakeful.agents.model import AgentsSummary
 from wakeful.core.clock import Clock, iso
-from wakeful.core.errors import OperatorError, SessionNotFound
+from wakeful.core.errors import AmbiguousSession, BadSessionId, OperatorError, SessionNotFound
 from wakeful.core.ids import SessionId
+from wakeful.core.labels import label
 from wakeful.core.process import Process
 from wakeful.core.query_result import QueryResult
 from wakeful.healing.case import HealingCase
@@ -31,6 +32,7 @@ from wakeful.judging.session_record import SessionRecord, safe
 from wakeful.judging.thresholds import Policy
 from wakeful.replay.cases import EVENTS_RECALLED_MAX, CaseFile, Expect, NoCaseFile, SavedCase, case_of
 from wakeful.sessions.feed import Feed
+from wakeful.sessions.lookup import MatchKind, SessionMatches, SessionNames, match_sessions
 from wakeful.sessions.prompt_timeouts import TimerRules
 from wakeful.sessions.registry import Query, SessionRegistry, WaitResult
 from wakeful.sessions.session import TrackedSession
@@ -57,6 +59,8 @@ def event_record(row: Transition) -> EventRecord:
     )
 
 
+# A person chooses from a list; a longer one is not read.
+MATCHES_MAX: Final = 20
 _encode: Final = msgspec.json.Encoder().encode
 # 0 reached; scripts distinguish the others. 6: a person is needed.
 WAIT_EXIT_CODES: Final = {
@@ -69,7 +73,7 @@ WAIT_EXIT_CODES: Final = {
 
 
 class NotASession(OperatorError, code="not-a-session", http_status=404):
-    """This process does not run inside a session Wakeful knows. `wakeful ls` lists those it does."""
+    """This process does not run inside a known session. List them with `wakeful ls`."""
 
 
 class SupervisionRecord(Struct, frozen=True):
@@ -258,6 +262,23 @@ class SessionQueries:
         tail = b'],"older":%d,"next_cursor":%b,"paused":%b}' % (page.older, _encode(page.next_cursor), paused)
         return QueryResult(_join_bodies(b'{"sessions":[', page.bodies, tail))
 
+    def find(self, name: str) -> QueryResult:
+        """The sessions that `name` stands for, one or several. Lists fold old sessions; their ids find them here."""
+        shown = self._registry.list_unfolded(self._clock.now())
+        matches = match_sessions(name, [_names_of(each) for each in shown])
+        if matches.match in {MatchKind.PART, MatchKind.NONE}:
+            matches = self._find_folded(name) or matches
+        bodies = [self._find(each).body() for each in matches.ids[:MATCHES_MAX]]
+        head = b'{"match":"%b","total":%d,"sessions":[' % (matches.match.encode(), len(matches.ids))
+        return QueryResult(_join_bodies(head, bodies, b"]}"))
+
+    def _find_folded(self, name: str) -> SessionMatches | None:
+        """A session that lists fold, by its id or the start of it."""
+        try:
+            return SessionMatches(MatchKind.PREFIX, (self._registry.resolve(name),))
+        except (BadSessionId, SessionNotFound, AmbiguousSession):
+            return None
+
     def overview(self) -> QueryResult:
         """The mode, the daemon, and numbers of sessions."""
         standing = self._facts.daemon_record()
@@ -334,6 +355,18 @@ def _verdict(session: TrackedSession) -> Verdict:
     return session.verdict
 
 
+def _names_of(session: TrackedSession) -> SessionNames:
+    record, pane = _record(session), session.presence.pane
+    return SessionNames(
+        id=record.id,
+        name=record.name,
+        agent=record.agent,
+        tmux=label(pane.session) if pane is not None else None,
+        project=record.project,
+        alive=record.session_alive,
+    )
+
+
 def _join_keys(body: bytes, **parts: object) -> bytes:
     """The record with further keys behind its own, without encoding the record again."""
     return body[:-1] + b"," + _encode(parts)[1:]
@@ -351,7 +384,7 @@ def _with_healing(explanation: Explanation, case: HealingCase) -> Explanation:
     """Add the action of healing; a held session needs only a person's decision."""
     if not case.did:
         return explanation
-    evidence = (*explanation.evidence, ExplanationEvidence(None, "healing", f"Wakeful {case.did}", ""))
+    evidence = (*explanation.evidence, ExplanationEvidence(None, "healing", case.did, ""))
     if not case.held:
         return msgspec.structs.replace(explanation, evidence=evidence)
     return msgspec.structs.replace(

@@ -19,8 +19,7 @@ from wakeful.core.ids import parse_session_id
 from wakeful.healing.plan import HealingRules
 from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.incidents.critical_log import CriticalLog
-from wakeful.incidents.issue_breaker import BreakingIssueTracker
-from wakeful.incidents.issue_tracker import IssueReport
+from wakeful.incidents.issue_tracker import BreakingIssueTracker, IssueReport
 from wakeful.integrations.github import FileIssueLedger, GhIssueTracker
 from wakeful.judging.thresholds import Policy
 from wakeful.linux.clock import SystemClock
@@ -123,10 +122,10 @@ async def check_all_sessions(**settings: Unpack[Settings]) -> Cycle:
 
 
 async def attempt_revival(session: object, *, approved: bool = False, **settings: Unpack[Settings]) -> str:
-    """Do about one session what the loop would do: `revive`, `hold`, `give_up`, `notify` or `nothing`.
+    """Treat one session as the loop would; returns `revive`, `hold`, `give_up`, `notify` or `nothing`.
 
-    `session` is its id, or anything that has one. `approved`: a person has looked, and what is held may go on. Raises
-    FolderGone if its working directory is not there.
+    `session` is its id, or anything that has one. `approved`: a person allows a held session to go on. Raises
+    FolderGone if its working directory is missing.
     """
     session_id = session if isinstance(session, str) else _attempt_of(session).session.session_id
     watch = _build_watch(settings)
@@ -146,8 +145,8 @@ def assess_session_health(
 ) -> dict[str, Any]:
     """Health of one session: `healthy` (None if unknown), `issues` as reasons of critical events, `severity`.
 
-    `session` is anything with `session_id` and, where they are known, `last_activity`, `started_at` and
-    `project_key`: a record of yours or a mapping.
+    `session` is a mapping or an object with `session_id` and, if known, `last_activity`, `started_at` and
+    `project_key`.
     """
     case = _judge_session(session, Path(logs), policy, clock)
     if isinstance(case, SkipReason):
@@ -184,29 +183,26 @@ async def create_investigation_issue(
     logs: AnyPath = LOGS_PATH,
     critical_events: AnyPath = CRITICAL_EVENTS,
 ) -> str | None:
-    """File a report about a session through `gh`, or find the open issue of its project; returns its address or
-    None.
-    """
+    """File a report about a session through `gh`, or find its project's open issue; returns the address or None."""
     case = _judge_session(session, Path(logs), None, None)
     attempt = case.watched if isinstance(case, JudgedAttempt) else _attempt_of(session)
     began_at, now = attempt.began_at, SystemClock().now().wall
     ledger = FileIssueLedger(Path(critical_events).with_name("watchdog_issues.jsonl"))
-    forge = GhIssueTracker(ledger, repo=_repository(github_repo), public=github_public)
+    tracker = GhIssueTracker(ledger, repo=_repository(github_repo), public=github_public)
+    findings = case.verdict.findings if isinstance(case, JudgedAttempt) else ()
     report = IssueReport(
         project=attempt.session.project_key,
         session_id=attempt.session.session_id,
         reason=reason,
-        summary="; ".join(each.summary for each in case.verdict.findings)
-        if isinstance(case, JudgedAttempt)
-        else "",
+        summary="; ".join(each.summary for each in findings),
         duration_seconds=max(0.0, now - began_at) if began_at is not None else 0.0,
-        calls=last_calls(case.diary) if isinstance(case, JudgedAttempt) else (),
+        calls=last_calls(case.log) if isinstance(case, JudgedAttempt) else (),
     )
-    return (await forge.file(report)).url
+    return (await tracker.file(report)).url
 
 
 class BadSetting(OperatorError):
-    """{name} is no setting of the watchdog that can be used: {reason}."""
+    """Invalid watchdog setting {name}: {reason}."""
 
     code = "bad-setting"
 
@@ -240,7 +236,7 @@ def _build_watch(settings: Settings) -> RedisWatch:
     jobs = connect(settings.get("redis") or os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0")
     rules = HealingRules(revive_runaways=settings.get("revive_runaways", True))
     clock = SystemClock()
-    forge = _build_issue_tracker(settings, jobs, clock)
+    tracker = _build_issue_tracker(settings, jobs, clock)
     return RedisWatch(
         jobs=jobs,
         logs=Path(settings.get("logs", LOGS_PATH)),
@@ -249,7 +245,7 @@ def _build_watch(settings: Settings) -> RedisWatch:
         controls=HealingControls(
             rules=lambda: rules,
             limiter=RevivalLimiter(clock, REVIVAL_INTERVAL_SECONDS, REVIVAL_BURST),
-            tracker=forge,
+            tracker=tracker,
         ),
         settings=WatchSettings(
             policy=_build_policy(settings),
@@ -257,7 +253,7 @@ def _build_watch(settings: Settings) -> RedisWatch:
             interval_seconds=settings.get("interval_seconds", WATCHDOG_INTERVAL),
             call_seconds=settings.get("callback_seconds", CALL_SECONDS_MAX),
         ),
-        observer=forge,
+        observer=tracker,
     )
 
 
@@ -267,9 +263,9 @@ def _build_issue_tracker(settings: Settings, jobs: JobQueue, clock: Clock) -> Qu
     if not repo:
         return None
     calls = CallbackRunner(clock, settings.get("callback_seconds", CALL_SECONDS_MAX))
-    forge = GhIssueTracker(QueueIssueLedger(jobs), repo=repo, public=settings.get("github_public", False))
-    tell = partial(calls.call, "alert", settings.get("alert"))
-    return QueueIssueFallback(BreakingIssueTracker(forge, clock), jobs, clock, tell)
+    tracker = GhIssueTracker(QueueIssueLedger(jobs), repo=repo, public=settings.get("github_public", False))
+    notify = partial(calls.call, "alert", settings.get("alert"))
+    return QueueIssueFallback(BreakingIssueTracker(tracker, clock), jobs, clock, notify)
 
 
 def _build_callbacks(settings: Settings) -> Callbacks:
@@ -292,24 +288,25 @@ def _build_policy(settings: Settings) -> Policy:
 
 
 def _repository(given: str | None) -> str:
-    """The given one, else the one of Wakeful's configuration or of `gh` from the environment."""
+    """The given one, else the one that Wakeful or `gh` takes from the environment."""
     return given or os.environ.get("WAKEFUL_GITHUB__REPO") or os.environ.get("GH_REPO") or ""
 
 
 def _judge_session(
     session: object, logs: Path, policy: Policy | None, clock: Clock | None
 ) -> JudgedAttempt | SkipReason:
-    attempt, eyes = _attempt_of(session), clock if clock is not None else SystemClock()
+    attempt = _attempt_of(session)
+    clock = clock if clock is not None else SystemClock()
     session_id = attempt.session.session_id
     reading = ToolLogFiles(logs).read([session_id]).get(session_id)
-    log = new_attempt_log(attempt, eyes)
+    log = new_attempt_log(attempt, clock)
     for event in reading.events if reading is not None else ():
-        fold_attempt_event(log, event, attempt, eyes)
-    return judge_attempt(attempt, log, eyes, policy if policy is not None else Policy())
+        fold_attempt_event(log, event, attempt, clock)
+    return judge_attempt(attempt, log, clock, policy if policy is not None else Policy())
 
 
 def _attempt_of(session: object) -> QueueAttempt:
-    """A session as its owner describes it; the owner vouches that it runs. Raises BadSessionId."""
+    """A session as the caller describes it, who asserts that it runs. Raises BadSessionId."""
 
     def field(name: str) -> Any:
         return session.get(name) if isinstance(session, Mapping) else getattr(session, name, None)

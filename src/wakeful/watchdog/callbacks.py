@@ -12,7 +12,6 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final
-from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
@@ -25,7 +24,7 @@ from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 from wakeful.incidents.critical_event import ActionTaken, CriticalEvent, CriticalEventKind, critical_event
 from wakeful.incidents.issue_tracker import FilingResult, IssueReport, IssueTracker
-from wakeful.watchdog.queue import JobQueue, PendingMessage, QueueRevival
+from wakeful.watchdog.queue import JobQueue, PendingMessage, QueueRevival, claimed
 
 # Longer than a slow network needs, and short enough for the next session.
 CALL_SECONDS_MAX: Final = 20.0
@@ -48,7 +47,7 @@ class CallbackOutcome(StrEnum):
 class CallbackResult(Struct, frozen=True):
     """The result of a call, also in words."""
 
-    ending: CallbackOutcome
+    outcome: CallbackOutcome
     words: str
     value: Any = None
     error: BaseException | None = None
@@ -83,12 +82,9 @@ class CallbackRunner:
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if error is None:
             return CallbackResult(CallbackOutcome.DONE, f"{name} was called", task.result())
-        said = plain(redact(str(error)), 200)
-        return CallbackResult(
-            CallbackOutcome.RAISED,
-            f"{name} raised {type(error).__name__}{f': {said}' if said else ''}",
-            error=error,
-        )
+        message = plain(redact(str(error)), 200)
+        words = f"{name} raised {type(error).__name__}{f': {message}' if message else ''}"
+        return CallbackResult(CallbackOutcome.RAISED, words, error=error)
 
 
 def _consume_exception(task: asyncio.Future[Any]) -> None:
@@ -105,11 +101,11 @@ async def _invoke(callback: Callback, arguments: tuple[object, ...]) -> Any:
 
 
 def _in_thread(callback: Callback, arguments: tuple[object, ...]) -> Awaitable[Any]:
-    """Its result. The thread ends with the program: a callback that never returns must not keep the program running."""
+    """Run it in a daemon thread: a callback that never returns must not keep the program running."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 
-    def settle(value: Any, error: BaseException | None) -> None:
+    def set_result(value: Any, error: BaseException | None) -> None:
         if future.done():
             return
         if error is None:
@@ -125,7 +121,7 @@ def _in_thread(callback: Callback, arguments: tuple[object, ...]) -> Awaitable[A
         except Exception as problem:  # noqa: BLE001 - given to the caller that waits for it
             error = problem
         if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, value, error)
+            loop.call_soon_threadsafe(set_result, value, error)
 
     threading.Thread(target=run, name="wakeful-callback", daemon=True).start()
     return future
@@ -159,14 +155,14 @@ class ChatSender:
         if self._send_message is None:
             return
         for message in await self._jobs.take_messages():
-            said = await self._send(message)
-            log.info("watchdog: message to chat %s: %s", plain(message.chat_id, 40), said)
+            result = await self._send(message)
+            log.info("watchdog: message to chat %s: %s", plain(message.chat_id, 40), result)
 
     async def _send(self, message: PendingMessage) -> ChatSendResult:
         answer = await self._callback_runner.call(
             "send_message", self._send_message, message.chat_id, message.text
         )
-        if answer.ending is CallbackOutcome.DONE:
+        if answer.outcome is CallbackOutcome.DONE:
             return ChatSendResult.SENT
         log.warning("watchdog: %s", answer.words)
         if not isinstance(answer.error, Refused):
@@ -183,7 +179,7 @@ class ChatSender:
 # A tracker ends by itself after 20 s; this limits one that does not.
 ISSUE_SECONDS_MAX: Final = 21.0
 
-# One watchdog at a time writes pending events: for so long, and then one more write within its deadline.
+# One watchdog at a time writes pending events: for this long, and then one more write within its deadline.
 PENDING_WRITE_SECONDS_MAX: Final = CALL_SECONDS_MAX
 PENDING_CLAIM_SECONDS: Final = 3 * CALL_SECONDS_MAX
 _PENDING_CLAIM: Final = "owed-events"
@@ -201,8 +197,9 @@ class Callbacks(Struct, frozen=True, kw_only=True):
     start_worker: Callback | None = None
     alert: Callback | None = None
     write: Callback | None = None
-    # Asks a person about a held attempt and returns its number. And: this session needs no decision any more.
+    # Asks a person about a held attempt; returns the number of the checkpoint.
     hold: Callback | None = None
+    # Gets the id of a session that needs no decision any more.
     gone_on: Callback | None = None
 
 
@@ -229,7 +226,7 @@ class EventRecorder:
         answer = await self._callback_runner.call(
             "the issue", self._issue_tracker.file, report, seconds_max=ISSUE_SECONDS_MAX
         )
-        if answer.ending is CallbackOutcome.DONE and isinstance(answer.value, FilingResult):
+        if answer.outcome is CallbackOutcome.DONE and isinstance(answer.value, FilingResult):
             return answer.value
         return FilingResult(None, answer.words)
 
@@ -245,7 +242,7 @@ class EventRecorder:
         *,
         owed: bool = False,
     ) -> bool:
-        """Whether it is written, or is not wanted. `owed`: it is written later if it cannot be now."""
+        """Whether it is written, or there is no log. `owed`: it is written later if it cannot be now."""
         at_wall = self._clock.now().wall
         event = critical_event(
             kind, session_id, project_key, reason, action, issue_url, details, at_wall=at_wall
@@ -278,34 +275,29 @@ class EventRecorder:
         """
         if not await self._jobs.stored_events():
             return
-        token = uuid4().hex
-        if not await self._jobs.claim(_PENDING_CLAIM, token, PENDING_CLAIM_SECONDS):
-            return
-        try:
+        async with claimed(self._jobs, _PENDING_CLAIM, PENDING_CLAIM_SECONDS) as has_claim:
             until = self._clock.now().awake + PENDING_WRITE_SECONDS_MAX
-            for body in await self._jobs.stored_events():
+            for body in await self._jobs.stored_events() if has_claim else ():
                 if self._clock.now().awake > until or not await self._write_pending(body):
                     return
                 await self._jobs.drop_event(body)
-        finally:
-            await self._jobs.release_claim(_PENDING_CLAIM, token)
 
-    async def _write_pending(self, owed: bytes) -> bool:
+    async def _write_pending(self, body: bytes) -> bool:
         try:
-            event = _decode(owed)
+            event = _decode(body)
         except msgspec.DecodeError as problem:
-            log.error("watchdog: an event of another version is not written: %s", problem)  # noqa: TRY400 - told, not ours
+            log.error("watchdog: an event of another version is not written: %s", problem)  # noqa: TRY400 - another version wrote it
             return True
         return await self._write_event(event)
 
     async def _write_event(self, event: CriticalEvent) -> bool:
         answer = await self._callback_runner.call("the log of critical events", self._write, event)
-        if answer.ending in {CallbackOutcome.DONE, CallbackOutcome.ABSENT}:
+        if answer.outcome in {CallbackOutcome.DONE, CallbackOutcome.ABSENT}:
             return True
         log.error("watchdog: an event about %s was not written: %s", event.session_id, answer.words)
         return False
 
 
-def action_of(said: ChatSendResult) -> ActionTaken:
-    """The action for a chat, in the words of the log."""
-    return ActionTaken.FAILURE_MESSAGE_SENT if said is ChatSendResult.SENT else ActionTaken.NONE
+def action_of(result: ChatSendResult) -> ActionTaken:
+    """The action as a critical event has it."""
+    return ActionTaken.FAILURE_MESSAGE_SENT if result is ChatSendResult.SENT else ActionTaken.NONE

@@ -29,11 +29,11 @@ class QueueControl(Protocol):
         """End a held attempt for good; returns the action, None if it is gone."""
 
     async def waits(self, session_id: str) -> str | None:
-        """What it waits for, in words; empty if for nothing, None if the queue runs no session of that name."""
+        """Why it waits, in words; empty if it does not wait, None if the queue runs no session of that name."""
 
 
 class QueueCheckpoints:
-    """Opens checkpoints for a watchdog, and answers those that became moot."""
+    """Opens checkpoints for a watchdog, and closes those that need no decision any more."""
 
     def __init__(self, checkpoints: Checkpoints) -> None:
         self._checkpoints = checkpoints
@@ -47,7 +47,7 @@ class QueueCheckpoints:
             work=case.watched.work,
             reason=choice.reason,
             calls=case.interrupted_calls,
-            done=tuple(case.diary.remote),
+            done=tuple(case.log.remote),
         )
         return (await self._checkpoints.open(draft)).number
 
@@ -57,7 +57,7 @@ class QueueCheckpoints:
         return next((each for each in of_queue if each.subject == session_id), None)
 
     async def on_continued(self, session_id: str) -> None:
-        """It recovered or was ended elsewhere: it needs no decision any more."""
+        """Close the checkpoint of a session that recovered or ended."""
         checkpoint = await self.find_open(session_id)
         if checkpoint is not None:
             await self._checkpoints.record(checkpoint.number, ChoiceName.CONTINUE, CONTINUED_BY)
@@ -85,9 +85,11 @@ class QueueDecisionExecutor:
 class QueueApproval:
     """Approves a session of the queue by answering its checkpoint, if it has one."""
 
-    def __init__(self, queue: QueueControl, held: QueueCheckpoints, checkpoints: Checkpoints) -> None:
+    def __init__(
+        self, queue: QueueControl, queue_checkpoints: QueueCheckpoints, checkpoints: Checkpoints
+    ) -> None:
         self._queue = queue
-        self._queue_checkpoints = held
+        self._queue_checkpoints = queue_checkpoints
         self._checkpoints = checkpoints
 
     async def release(self, session_id: str, by: str) -> str | None:
@@ -98,5 +100,5 @@ class QueueApproval:
         return (await self._checkpoints.decide(checkpoint.number, ChoiceName.CONTINUE, by)).words
 
     async def waits(self, session_id: str) -> str | None:
-        """What it waits for, in words; empty if for nothing, None if the queue runs no session of that name."""
+        """Why it waits, in words; empty if it does not wait, None if the queue runs no session of that name."""
         return await self._queue.waits(session_id)

@@ -5,6 +5,7 @@ on the task acts; the fence in the queue itself makes a second action impossible
 """
 
 import logging
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 from uuid import uuid4
 
@@ -19,11 +20,7 @@ from wakeful.incidents.issue_tracker import FilingResult, IssueReport
 from wakeful.incidents.model import MemberStatus
 from wakeful.judging.user_effect_rules import apply_lessons
 from wakeful.judging.wording import quote
-from wakeful.watchdog.callbacks import (
-    CALL_SECONDS_MAX,
-    CallbackOutcome,
-    action_of,
-)
+from wakeful.watchdog.callbacks import CALL_SECONDS_MAX, CallbackOutcome, action_of
 from wakeful.watchdog.judging import JudgedAttempt
 from wakeful.watchdog.notifications import (
     CHECKPOINT_COMMAND,
@@ -40,6 +37,7 @@ from wakeful.watchdog.queue import (
     QueueRevivalStage,
     QueueSessionFiles,
     Work,
+    claimed,
 )
 from wakeful.watchdog.rules import (
     FAILURE_MESSAGE,
@@ -52,13 +50,13 @@ from wakeful.watchdog.rules import (
 
 # Issue, stop, enqueue, message, event and alert, each within its deadline, the wait for the limiter, and some room.
 CLAIM_SECONDS: Final = 8 * CALL_SECONDS_MAX
-# Before the running attempt is marked failed, it is checked again if the first check is older than this.
+# These mark the running attempt failed. It is checked again before that, if the first check is older than this.
 FENCING_ACTIONS: Final = frozenset({QueueAction.REVIVE, QueueAction.GIVE_UP})
 CONFIRMED_SECONDS_MAX: Final = 1.0
 
-# What happens if no person acts.
-OTHERWISE_RETRIED: Final = "its message is tried once more; a second failure is given up"
-OTHERWISE_WAITS: Final = "it waits until somebody decides"
+# The result if no person acts.
+OTHERWISE_RETRIED: Final = "Wakeful retries its message once; after a second failure it gives up"
+OTHERWISE_WAITS: Final = "it waits for your decision"
 OTHERWISE_UNCHANGED: Final = "it stays as it is"
 NOT_ASKED_SUFFIX: Final = " (nobody was asked)"
 
@@ -66,7 +64,7 @@ log = logging.getLogger("wakeful.watchdog")
 
 
 class FolderGone(OperatorError):
-    """{shown} was not revived: its working directory {folder} is gone. Bring that back, then try again."""
+    """{shown} was not resumed: its working directory {folder} no longer exists. Restore it, then try again."""
 
     code = "folder-gone"
     exit_code = 1
@@ -93,16 +91,13 @@ class QueueHealer:
     async def heal(
         self, attempt: QueueAttempt, *, approved: bool = False, happened: bool = False, together: int = 1
     ) -> QueueDecision | None:
-        """What was done about it; None if it is well by now or another watchdog has it.
+        """The decision that was carried out; None if the session is healthy by now or another watchdog has it.
 
-        `approved`: a person said so; `happened`: who looked, and what was cut off has happened. `together`: how many of
-        its project are in trouble. Raises JobsUnreachable, and FolderGone and HealerObserves if it was approved.
+        `approved`, `happened`: a person approved it, and knows that the interrupted call has happened. `together`: how
+        many of its project have a problem. Raises JobsUnreachable, and FolderGone and HealerObserves if approved.
         """
-        token = uuid4().hex
-        if not await self._jobs.claim(attempt.work, token, CLAIM_SECONDS):
-            return None
-        try:
-            case = await self._recheck(attempt, approved=approved)
+        async with self._claim(attempt) as has_claim:
+            case = await self._recheck(attempt, approved=approved) if has_claim else None
             if case is None:
                 return None
             choice = await self._choose(case, approved=approved)
@@ -118,13 +113,14 @@ class QueueHealer:
             elif choice.action is QueueAction.REVIVE:
                 await self._revive(case, filing, together, happened=happened)
             else:
-                await self._give_up(case, "it failed again after it was revived", filing, together)
+                await self._give_up(case, "it failed again after it was resumed", filing, together)
             return choice
-        finally:
-            await self._jobs.release_claim(attempt.work, token)
+
+    def _claim(self, attempt: QueueAttempt) -> AbstractAsyncContextManager[bool]:
+        return claimed(self._jobs, attempt.work, CLAIM_SECONDS)
 
     async def _prepare(self, case: JudgedAttempt, choice: QueueDecision) -> FilingResult:
-        """Everything that may take time: the wait for the limiter, and the issue."""
+        """The steps that may take time: the wait for the limiter, and the issue."""
         if choice.action is QueueAction.REVIVE:
             await self._limiter.acquire()
         filing = await self._file(case)
@@ -132,15 +128,10 @@ class QueueHealer:
         return filing
 
     async def give_up(self, attempt: QueueAttempt, by: str) -> bool:
-        """A person ends it. False: another watchdog has it, or it is gone."""
-        token = uuid4().hex
-        if not await self._jobs.claim(attempt.work, token, CLAIM_SECONDS):
-            return False
-        try:
-            case = await self._recheck(attempt, approved=True)
+        """End an attempt for a person. False: another watchdog has it, or it is gone."""
+        async with self._claim(attempt) as has_claim:
+            case = await self._recheck(attempt, approved=True) if has_claim else None
             return case is not None and await self._give_up(case, f"aborted by {by}", await self._file(case))
-        finally:
-            await self._jobs.release_claim(attempt.work, token)
 
     async def close_checkpoint(self, session_id: str) -> None:
         await self._callback_runner.call("the end of its checkpoint", self._callbacks.gone_on, session_id)
@@ -163,11 +154,11 @@ class QueueHealer:
             )
 
     async def _recheck(self, attempt: QueueAttempt, *, approved: bool) -> JudgedAttempt | None:
-        """The session under this claim; None if there is nothing to act on any more."""
-        now = await self._jobs.reread(attempt)
-        if now is None or now.job is None:
+        """Read and judge it again; None if there is nothing to act on any more."""
+        current = await self._jobs.reread(attempt)
+        if current is None or current.job is None:
             return None
-        (case,) = await self._judge.judge([now])
+        (case,) = await self._judge.judge([current])
         if not isinstance(case, JudgedAttempt) or (case.is_healthy and not approved):
             return None
         return case
@@ -175,15 +166,10 @@ class QueueHealer:
     async def _choose(self, case: JudgedAttempt, *, approved: bool) -> QueueDecision:
         job = case.watched.job
         folder = job.working_dir if job is not None else None
-        gone = (
-            folder is not None
-            and (
-                await self._callback_runner.call(
-                    "a look at its folder", self._session_files.is_folder_gone, folder
-                )
-            ).value
-            is True
-        )
+        gone = False
+        if folder is not None:
+            is_gone = self._session_files.is_folder_gone
+            gone = (await self._callback_runner.call("a look at its folder", is_gone, folder)).value is True
         if approved and gone:
             raise FolderGone(shown=case.watched.session.session_id, folder=folder)
         spent = await self._jobs.is_budget_spent(case.watched.work)
@@ -193,7 +179,7 @@ class QueueHealer:
             return QueueDecision(QueueAction.REVIVE, "a person approved it")
         return choose(
             case.verdict,
-            case.diary.activity,
+            case.log.activity,
             apply_lessons(case.interrupted_calls, self._lessons_of(case.watched.session.project_key)),
             spent=spent,
             folder_gone=gone,
@@ -231,7 +217,7 @@ class QueueHealer:
             await self._jobs.advance(revival, replace(revival, unwritten=False))
         self._limiter.record_result(gave_up=False)
         await self._notify_operator(
-            case, MemberStatus.REVIVED, f"revived it: {words}{stopped}", OTHERWISE_RETRIED, filing, together
+            case, MemberStatus.REVIVED, f"resumed it: {words}{stopped}", OTHERWISE_RETRIED, filing, together
         )
 
     def _revival(self, case: JudgedAttempt, filing: FilingResult, *, happened: bool) -> QueueRevival:
@@ -253,7 +239,7 @@ class QueueHealer:
             else QueueRevivalStage.ASKED,
             job_id=uuid4().hex if own_queue else None,
             context=revival_context(
-                case.verdict, case.diary, case.interrupted_calls, filing.url, case.now, happened=happened
+                case.verdict, case.log, case.interrupted_calls, filing.url, case.now, happened=happened
             ),
             failed_key=f"{job.key.rpartition(':')[0]}:failed",
             session_key=attempt.session.key,
@@ -262,17 +248,17 @@ class QueueHealer:
         )
 
     async def _stop(self, attempt: QueueAttempt) -> tuple[bool, str]:
-        """Whether the old owner was stopped, and any error; it is fenced already, so nothing waits for it."""
+        """Whether the old owner was stopped, and any error. It is fenced already, so the revival goes on either way."""
         if self._callbacks.stop_session is None:
             return False, ""
         session_id = attempt.session.session_id
         answer = await self._callback_runner.call("stop_session", self._callbacks.stop_session, session_id)
-        return (True, "") if answer.ending is CallbackOutcome.DONE else (False, f"; {answer.words}")
+        return (True, "") if answer.outcome is CallbackOutcome.DONE else (False, f"; {answer.words}")
 
     async def _enqueue(
         self, revival: QueueRevival, work: Work, *, stopped: bool
     ) -> tuple[bool, str, QueueRevival]:
-        """Whether it surely failed, the action in words, and how far it has come."""
+        """Whether it certainly failed, the action in words, and the revival as it is now."""
         if revival.stage is QueueRevivalStage.ENQUEUED:
             return False, "the message was enqueued again", revival
         enqueued = replace(revival, stage=QueueRevivalStage.ENQUEUED, stopped=stopped)
@@ -280,18 +266,18 @@ class QueueHealer:
             await self._jobs.enqueue(revival, enqueued)
             return False, "the message was enqueued again", enqueued
         answer = await self._callback_runner.call("enqueue_job", self._callbacks.enqueue_job, work)
-        if answer.ending is CallbackOutcome.DONE and await self._jobs.advance(revival, enqueued):
+        if answer.outcome is CallbackOutcome.DONE and await self._jobs.advance(revival, enqueued):
             revival = enqueued
-        return answer.ending is CallbackOutcome.RAISED, answer.words, revival
+        return answer.outcome is CallbackOutcome.RAISED, answer.words, revival
 
     async def _on_enqueue_failed(
         self, case: JudgedAttempt, revival: QueueRevival, filing: FilingResult, outcome: str
     ) -> None:
-        said = await self._chat_sender.send_once(f"failure:{revival.work}", revival.chat_id, FAILURE_MESSAGE)
-        words = f"{outcome}; the chat: {said}"
-        if await self._write_events(case, CriticalEventKind.REVIVAL_FAILED, action_of(said), filing, words):
+        sent = await self._chat_sender.send_once(f"failure:{revival.work}", revival.chat_id, FAILURE_MESSAGE)
+        words = f"{outcome}; the chat: {sent}"
+        if await self._write_events(case, CriticalEventKind.REVIVAL_FAILED, action_of(sent), filing, words):
             await self._jobs.close_revival(revival.work)
-        did = f"tried to revive it, {outcome}; the chat: {said}"
+        did = f"tried to resume it: {words}"
         await self._notify_operator(case, MemberStatus.GIVEN_UP, did, OTHERWISE_STOPPED, filing)
 
     async def _give_up(
@@ -304,11 +290,11 @@ class QueueHealer:
         await self._jobs.end_episode(_episode_name(attempt))
         await self.close_checkpoint(attempt.session.session_id)
         _, stopped = await self._stop(attempt)
-        said = await self._chat_sender.send_once(f"failure:{attempt.work}", attempt.chat_id, FAILURE_MESSAGE)
+        sent = await self._chat_sender.send_once(f"failure:{attempt.work}", attempt.chat_id, FAILURE_MESSAGE)
         fault_point("queue.told")
-        outcome = f"gave up: {because}; the chat: {said}{stopped}"
-        # Open until it is written, so that the next watchdog writes what this one could not.
-        if await self._write_events(case, CriticalEventKind.REVIVAL_FAILED, action_of(said), filing, outcome):
+        outcome = f"gave up: {because}; the chat: {sent}{stopped}"
+        # Open until it is written: else the next watchdog writes it.
+        if await self._write_events(case, CriticalEventKind.REVIVAL_FAILED, action_of(sent), filing, outcome):
             await self._jobs.close_revival(attempt.work)
         self._limiter.record_result(gave_up=True)
         await self._notify_operator(case, MemberStatus.GIVEN_UP, outcome, OTHERWISE_STOPPED, filing, together)
@@ -324,35 +310,37 @@ class QueueHealer:
         name, words = _episode_name(case.watched), f"{choice.action}: {choice.reason}"
         known = (await self._jobs.episodes()).get(name)
         held = choice.action is QueueAction.HOLD
-        # Noted, so that a watchdog with checkpoints asks a person, and one without does nothing more.
+        # Stored, so that a watchdog with checkpoints asks a person, and one without does nothing more.
         unasked = NOT_ASKED_SUFFIX if held and self._callbacks.hold is None else ""
         if known in {words, f"{words}{unasked}"}:
             return
-        asked = await self._callback_runner.call(
+        checkpoint = await self._callback_runner.call(
             "checkpoint", self._callbacks.hold if held else None, case, choice
         )
-        if asked.ending in {CallbackOutcome.RAISED, CallbackOutcome.LATE}:
+        if checkpoint.outcome in {CallbackOutcome.RAISED, CallbackOutcome.LATE}:
             # Tried again in the next cycle, and reported again once a person can decide.
-            words = f"{words} ({asked.words})"
+            words = f"{words} ({checkpoint.words})"
             if known == words:
                 return
         filing = filing or await self._file(case)
         outcome = words
         if held:
-            told = f"held:{case.watched.work}"
-            said = await self._chat_sender.send_once(told, case.watched.chat_id, choice.chat_text)
-            outcome = f"{words}; the chat: {said}"
+            message = f"held:{case.watched.work}"
+            sent = await self._chat_sender.send_once(message, case.watched.chat_id, choice.chat_text)
+            outcome = f"{words}; the chat: {sent}"
         action = ActionTaken.HELD_FOR_APPROVAL if held else ActionTaken.NONE
         await self._write_events(
             case, CriticalEventKind.SESSION_UNHEALTHY, action, filing, outcome, owed=True
         )
         calls = "; ".join(f"{each.tool} {quote(each.verdict.words)}" for each in case.interrupted_calls)
-        did = f"{'held' if held else 'nothing'}: {choice.reason}{f': {calls}' if held and calls else ''}"
+        did = f"no action: {choice.reason}{f': {calls}' if held and calls else ''}"
         status, otherwise = (
             (MemberStatus.HELD, OTHERWISE_WAITS) if held else (MemberStatus.LEFT_ALONE, OTHERWISE_UNCHANGED)
         )
-        await self._notify_operator(case, status, did, otherwise, filing, together, checkpoint=asked.value)
-        # Last: if a watchdog is killed before it has reported everything, the next cycle does.
+        await self._notify_operator(
+            case, status, did, otherwise, filing, together, checkpoint=checkpoint.value
+        )
+        # Last: after a kill in between, the next cycle reports it.
         await self._jobs.set_episode(name, f"{words}{unasked}")
 
     async def _notify_operator(
@@ -395,7 +383,7 @@ class QueueHealer:
                 reason=case.reason(findings[0]) if findings else "approved",
                 summary="; ".join(finding.summary for finding in findings),
                 duration_seconds=max(0.0, case.now.wall - began_at) if began_at is not None else 0.0,
-                calls=last_calls(case.diary),
+                calls=last_calls(case.log),
             )
         )
 
@@ -447,7 +435,7 @@ def _episode_name(attempt: QueueAttempt) -> str:
 
 def _details(case: JudgedAttempt) -> dict[str, Any]:
     """`last_tool_call` and `tool_count` first."""
-    activity = case.diary.activity
+    activity = case.log.activity
     return {
         "last_tool_call": stamp(activity.call_at.wall) if activity.call_at is not None else None,
         "tool_count": activity.calls_total,

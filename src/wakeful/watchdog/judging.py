@@ -38,7 +38,7 @@ class SkipReason(StrEnum):
 
 class JudgedAttempt(Struct, frozen=True):
     watched: QueueAttempt
-    diary: AttemptLog
+    log: AttemptLog
     verdict: Verdict
     now: Instant
 
@@ -48,7 +48,7 @@ class JudgedAttempt(Struct, frozen=True):
 
     def has_worked_since(self, wall: float) -> bool:
         """Whether it is healthy and did something after that time. Creating its record is no work."""
-        last_at, started_at = self.diary.activity.last_at, self.watched.session.started_at
+        last_at, started_at = self.log.activity.last_at, self.watched.session.started_at
         return self.is_healthy and last_at is not None and last_at.wall > max(wall, started_at or 0.0)
 
     @property
@@ -57,12 +57,12 @@ class JudgedAttempt(Struct, frozen=True):
 
     @property
     def interrupted_calls(self) -> tuple[InterruptedCall, ...]:
-        return interrupted_calls(self.diary.activity)
+        return interrupted_calls(self.log.activity)
 
     def reason(self, finding: Finding) -> str:
-        """In the words of the critical event (docs/specs/watchdog.md)."""
+        """The reason as a critical event has it (docs/specs/watchdog.md)."""
         seconds = self.now.seconds_since(finding.since)
-        return reason_of(finding.code, seconds=seconds, errors=self.diary.activity.errors_in_a_row)
+        return reason_of(finding.code, seconds=seconds, errors=self.log.activity.errors_in_a_row)
 
     @property
     def reasons(self) -> str:
@@ -70,10 +70,10 @@ class JudgedAttempt(Struct, frozen=True):
 
 
 class _OpenLog(Struct):
-    """The log of one attempt as far as it was read. Another attempt of the same session has another."""
+    """The log of one attempt as far as it was read. Each attempt of a session has its own."""
 
     began_at: float | None
-    diary: AttemptLog
+    log: AttemptLog
 
 
 class QueueJudge:
@@ -89,47 +89,44 @@ class QueueJudge:
         self._read_lock = asyncio.Lock()
 
     async def judge(self, watched: Sequence[QueueAttempt]) -> list[JudgedAttempt | SkipReason]:
-        """A judged attempt, or the reason why there is none, in the given order."""
-        async with self._read_lock:
-            return await self._judge_all(watched)
-
-    async def _judge_all(self, watched: Sequence[QueueAttempt]) -> list[JudgedAttempt | SkipReason]:
+        """A judged attempt for each, in their order, or the reason why there is none. Raises LogsUnreadable."""
         running = [each for each in watched if each.job is not None]
-        self._forget_ended_attempts(running)
-        readings = await self._read([each.session.session_id for each in running])
-        for each in running:
-            await self._fold_reading(each, readings.get(each.session.session_id))
-        return [self._judge(each) for each in watched]
+        async with self._read_lock:
+            self._forget_ended_attempts(running)
+            readings = await self._read([each.session.session_id for each in running])
+            for each in running:
+                await self._fold_reading(each, readings.get(each.session.session_id))
+            return [self._judge(each) for each in watched]
 
     async def _read(self, session_ids: Sequence[SessionId]) -> dict[SessionId, LogReading]:
         """Raises LogsUnreadable: an unread log is not a missing log."""
         answer = await self._callback_runner.call(
             "reading", self._session_files.read, session_ids, seconds_max=READ_SECONDS_MAX
         )
-        if answer.ending is not CallbackOutcome.DONE:
+        if answer.outcome is not CallbackOutcome.DONE:
             self.keep_only(())
             raise LogsUnreadable(reason=answer.words)
-        found: dict[SessionId, LogReading] = answer.value
-        return found
+        readings: dict[SessionId, LogReading] = answer.value
+        return readings
 
     async def last_logged_at(self, session_id: SessionId) -> float | None:
         """When the log of a session was last written; None if that is unknown."""
         async with self._read_lock:
             others = self._open_logs.keys() - {session_id}
-            # Read from its start, now and when it is judged later.
+            # So that its log is read from the start, here and when it is judged later.
             self.keep_only(others)
             reading = (await self._read([session_id])).get(session_id)
             self.keep_only(others)
         return max((event.at for event in reading.events), default=None) if reading is not None else None
 
     def keep_only(self, session_ids: Iterable[SessionId]) -> None:
-        """Forget the logs of sessions that are no longer active."""
+        """Forget the logs of all other sessions."""
         kept = set(session_ids)
         self._open_logs = {each: opened for each, opened in self._open_logs.items() if each in kept}
         self._session_files.forget(kept)
 
     def _forget_ended_attempts(self, running: Sequence[QueueAttempt]) -> None:
-        """A log spans attempts, but nothing of an earlier one counts: it is read again for the new one."""
+        """A log spans attempts, but entries of an earlier one do not count: a new attempt reads it again."""
         over = {
             each.session.session_id
             for each in running
@@ -150,7 +147,7 @@ class QueueJudge:
                 attempt.began_at, new_attempt_log(attempt, self._clock)
             )
         for count, event in enumerate(reading.events, start=1):
-            fold_attempt_event(opened.diary, event, attempt, self._clock)
+            fold_attempt_event(opened.log, event, attempt, self._clock)
             if count % EVENTS_AT_ONCE_MAX == 0:
                 await asyncio.sleep(0)
 
@@ -158,7 +155,7 @@ class QueueJudge:
         if attempt.job is None:
             return SkipReason.RECORD_STALE
         opened = self._open_logs.get(attempt.session.session_id)
-        return judge_attempt(attempt, opened.diary if opened is not None else None, self._clock, self._policy)
+        return judge_attempt(attempt, opened.log if opened is not None else None, self._clock, self._policy)
 
 
 def judge_attempt(
@@ -182,7 +179,7 @@ def new_attempt_log(attempt: QueueAttempt, clock: Clock) -> AttemptLog:
 
 
 def fold_attempt_event(log: AttemptLog, event: e.Event, attempt: QueueAttempt, clock: Clock) -> None:
-    """Fold an event of this attempt; a log spans attempts."""
+    """Fold an event if it belongs to this attempt; a log spans attempts."""
     began_at = attempt.began_at
     if began_at is None or not event.at or event.at >= began_at:
         fold_log_event(log, event, clock.instant(event.at))
@@ -195,9 +192,9 @@ def _log_from_record(attempt: QueueAttempt, clock: Clock) -> AttemptLog | None:
         return None
     log = new_attempt_log(attempt, clock)
     began_at = attempt.began_at if attempt.began_at is not None else last_at
-    seen = clock.instant(max(last_at, began_at))
-    fold(log.activity, e.Progressed(seen.wall), seen)
+    last = clock.instant(max(last_at, began_at))
+    fold(log.activity, e.Progressed(last.wall), last)
     # A record shows only one gap, so it counts whole here.
-    log.activity.active_seconds = seen.seconds_since(clock.instant(began_at))
+    log.activity.active_seconds = last.seconds_since(clock.instant(began_at))
     log.activity.calls_total = max(0, attempt.session.tool_call_count)
     return log

@@ -24,11 +24,11 @@ from wakeful.watchdog.judging import JudgedAttempt
 SHARED_CAUSE_MIN: Final = 3
 CHECKPOINT_COMMAND: Final = "wakeful checkpoint show"
 EVENTS_COMMAND: Final = "wakeful events --since 1h"
-OTHERWISE_STOPPED: Final = "it stays failed, and its message is not tried again"
+OTHERWISE_STOPPED: Final = "it stays failed, and its message is not retried"
 _END_TEXTS: Final = {
     CriticalEventKind.QUEUE_STALLED: (
         "its jobs waited and none ran",
-        "its work is being done again, or none waits",
+        "its jobs run again, or none waits",
     ),
     CriticalEventKind.MESSAGE_UNROUTED: ("its messages waited and nobody served it", "none waits any more"),
 }
@@ -39,45 +39,44 @@ class QueueSessionAlert(Struct, frozen=True):
 
     session_id: SessionId
     project_key: str
-    fate: MemberStatus
-    news: AlertBody
+    status: MemberStatus
+    body: AlertBody
     together: int = 1
     codes: tuple[str, ...] = ()
     issue_url: str | None = None
 
 
 class QueueEpisode(Struct, frozen=True):
-    """A problem of a whole project's queue, and since when it lasts."""
+    """A problem of the queue of a whole project, and when it began."""
 
-    happening: CriticalEventKind
+    kind: CriticalEventKind
     project_key: str
     since: float
 
     @property
     def key(self) -> str:
-        return f"{self.happening}/{self.project_key}"
+        return f"{self.kind}/{self.project_key}"
 
     def end_text(self) -> str:
-        what, because = _END_TEXTS[self.happening]
+        what, because = _END_TEXTS[self.kind]
         return resolved_text(f"{self.project_key}: {what}", iso(self.since), because=because)
 
 
 class WatchdogNotifier(Protocol):
     async def notify_session(self, alert: QueueSessionAlert) -> None:
-        """Hears of one session."""
+        """Report one session."""
 
-    async def on_cycle(self, in_trouble: Collection[str], well: Collection[str]) -> None:
-        """After each cycle: the sessions with a problem, being revived or unknown, and those that are well or
-        ended well.
+    async def on_cycle(self, unresolved: Collection[str], healthy: Collection[str]) -> None:
+        """After each cycle: `unresolved` sessions have a problem, are being revived, or are unknown.
 
-        All others are over, too: they left the queue, and their end was not seen.
+        `healthy` ones are healthy or ended well. All others left the queue, and their end was not seen.
         """
 
     async def notify_queue(self, episode: QueueEpisode, body: AlertBody) -> str:
         """Report a queue that does not move; returns the result in words."""
 
     async def resolve_queues(self, lasting: Collection[str], ended: Collection[QueueEpisode]) -> None:
-        """After each cycle: the keys of problems that last, and those that this watchdog saw end."""
+        """After each cycle: the keys of episodes that last, and the episodes that this watchdog ended."""
 
     async def on_unreachable(self, place: str, words: str) -> None:
         """The queue cannot be reached."""
@@ -87,8 +86,7 @@ class WatchdogNotifier(Protocol):
 
 
 class CallbackNotifier:
-    """Implements WatchdogNotifier by a callback that takes text, for a program without a daemon, so without
-    commands.
+    """Implements WatchdogNotifier by a callback that takes text, for a program without a daemon.
 
     Of many sessions of one project in one cycle, only the first is reported, with their number.
     """
@@ -99,15 +97,15 @@ class CallbackNotifier:
         self._reported_projects: set[str] = set()
 
     async def notify_session(self, alert: QueueSessionAlert) -> None:
-        if alert.together >= SHARED_CAUSE_MIN and alert.fate is not MemberStatus.HELD:
+        if alert.together >= SHARED_CAUSE_MIN and alert.status is not MemberStatus.HELD:
             if alert.project_key in self._reported_projects:
                 return
             self._reported_projects.add(alert.project_key)
-        await self._send_alert(alert.news, _manual_command(alert))
+        await self._send_alert(alert.body, _manual_command(alert))
 
-    async def on_cycle(self, in_trouble: Collection[str], well: Collection[str]) -> None:
+    async def on_cycle(self, unresolved: Collection[str], healthy: Collection[str]) -> None:
         """The cycle is over: a problem that the next one finds is reported again."""
-        del in_trouble, well
+        del unresolved, healthy
         self._reported_projects.clear()
 
     async def notify_queue(self, episode: QueueEpisode, body: AlertBody) -> str:
@@ -120,10 +118,10 @@ class CallbackNotifier:
             await self._callback_runner.call("alert", self._alert, each.end_text())
 
     async def on_unreachable(self, place: str, words: str) -> None:
-        """The program's own log has it; its alerts may well travel through the same server."""
+        """Only logged: the program's alerts may need the same Redis."""
 
     async def on_reachable(self, place: str) -> None:
-        """As above."""
+        """Only logged, too."""
 
     async def _send_alert(self, body: AlertBody, command: str = "") -> str:
         text = format_alert(replace(body, command=command))
@@ -131,11 +129,11 @@ class CallbackNotifier:
 
 
 def _manual_command(alert: QueueSessionAlert) -> str:
-    """How a held session continues: by its checkpoint if there is one, else by the program itself."""
-    if alert.fate is not MemberStatus.HELD:
+    """The command that lets a held session continue: its checkpoint if it has one, else a call of the library."""
+    if alert.status is not MemberStatus.HELD:
         return ""
-    is_asked = alert.news.command.startswith(CHECKPOINT_COMMAND)
-    return alert.news.command if is_asked else f"await attempt_revival({alert.session_id!r}, approved=True)"
+    is_asked = alert.body.command.startswith(CHECKPOINT_COMMAND)
+    return alert.body.command if is_asked else f"await attempt_revival({alert.session_id!r}, approved=True)"
 
 
 def session_alert_body(
@@ -143,7 +141,7 @@ def session_alert_body(
 ) -> AlertBody:
     session, findings = case.watched.session, case.verdict.findings
     what = "; ".join(finding.summary for finding in findings) or "a person asked for it"
-    many = f"{together} sessions are in trouble at once, this one " if together >= SHARED_CAUSE_MIN else ""
+    many = f"{together} sessions have a problem at once, this one: " if together >= SHARED_CAUSE_MIN else ""
     code = f" ({case.reasons})" if findings else ""
     chat = f", chat {case.watched.chat_id}" if case.watched.chat_id is not None else ""
     return AlertBody(
@@ -157,63 +155,59 @@ def session_alert_body(
 
 
 _EPISODES: Final = "queue/"
-LEFT_QUEUE: Final = "the queue runs it no more, and how it ended was not seen"
-# What waits for a person, and what was given up, is reported for each session.
+LEFT_QUEUE: Final = "the queue does not run it any more; how it ended is unknown"
+# A session that is held or was given up has an alert of its own.
 _SEPARATE_FATES: Final = (MemberStatus.HELD, MemberStatus.GIVEN_UP)
 # A queue's sessions are in no other incident; an engine's or a login's belong to others.
 _CAUSES: Final = frozenset({Cause.SESSION, Cause.WORKER})
 
 
 class QueueNotifier:
-    """Implements WatchdogNotifier. `treated` says whether the healer has a session."""
+    """Implements WatchdogNotifier. `is_treated`: whether the healer treats a session."""
 
     def __init__(
-        self,
-        *,
-        incidents: Incidents,
-        notifier: Notifier,
-        treated: Callable[[SessionId], bool],
+        self, *, incidents: Incidents, notifier: Notifier, is_treated: Callable[[SessionId], bool]
     ) -> None:
         self._incidents = incidents
         self._notifier = notifier
-        self._is_treated = treated
+        self._is_treated = is_treated
 
     async def notify_session(self, alert: QueueSessionAlert) -> None:
         session_id = alert.session_id
-        joined = await self._incidents.join(session_id, self._origin(alert), alert.news.what)
-        treated = joined.with_treatment(session_id, alert.fate, alert.news.did)
+        joined = await self._incidents.join(session_id, self._origin(alert), alert.body.what)
+        treated = joined.with_treatment(session_id, alert.status, alert.body.did)
         incident = await self._incidents.update(
             replace(treated, issue_url=treated.issue_url or alert.issue_url)
         )
         topic = Topic((incident.cause, *alert.codes), alert.project_key, session_id)
         shared = incident.cause is not Cause.SESSION
-        if shared and alert.fate is not MemberStatus.HELD:
+        if shared and alert.status is not MemberStatus.HELD:
             await self._notifier.raise_incident(incident, topic)
             return
-        kind = AlertKind.NEEDS_YOU if alert.fate is MemberStatus.HELD else AlertKind.TROUBLE
-        is_separate = alert.fate in _SEPARATE_FATES
-        key = _separate_key(incident, session_id, alert.fate) if is_separate else incident.id
-        await self._notifier.raise_alert(key, alert.news, topic, kind=kind)
+        kind = AlertKind.NEEDS_YOU if alert.status is MemberStatus.HELD else AlertKind.TROUBLE
+        is_separate = alert.status in _SEPARATE_FATES
+        key = _separate_key(incident, session_id, alert.status) if is_separate else incident.id
+        await self._notifier.raise_alert(key, alert.body, topic, kind=kind)
 
-    async def on_cycle(self, in_trouble: Collection[str], well: Collection[str]) -> None:
+    async def on_cycle(self, unresolved: Collection[str], healthy: Collection[str]) -> None:
         for session_id in self._incidents.sessions():
-            if session_id not in in_trouble and not self._is_treated(session_id):
-                await self._remove_session(session_id, "" if session_id in well else LEFT_QUEUE)
+            if session_id not in unresolved and not self._is_treated(session_id):
+                await self._remove_session(session_id, "" if session_id in healthy else LEFT_QUEUE)
 
     async def notify_queue(self, episode: QueueEpisode, body: AlertBody) -> str:
-        topic = Topic((episode.happening,), episode.project_key)
-        told = await self._notifier.raise_alert(f"{_EPISODES}{episode.key}", body, topic)
-        return "people are told" if told else "nobody is to be told"
+        topic = Topic((episode.kind,), episode.project_key)
+        is_raised = await self._notifier.raise_alert(f"{_EPISODES}{episode.key}", body, topic)
+        return "alert sent" if is_raised else "no alert wanted"
 
     async def resolve_queues(self, lasting: Collection[str], ended: Collection[QueueEpisode]) -> None:
-        """Report the end to people who got the alert, whichever watchdog noticed it."""
-        for owed in self._notifier.open_alerts(_EPISODES):
-            key = owed.alert.episode.removeprefix(_EPISODES)
+        """Resolve the open alerts of episodes that are over, also of those that another watchdog ended."""
+        for pending in self._notifier.open_alerts(_EPISODES):
+            key = pending.alert.episode.removeprefix(_EPISODES)
             if key not in lasting:
-                happening, _, project = key.partition("/")
-                since = next((each.since for each in ended if each.key == key), owed.owed_at)
-                over = QueueEpisode(CriticalEventKind(happening), project, since)
-                await self._notifier.resolve(owed.alert.episode, over.end_text())
+                kind, _, project = key.partition("/")
+                since = next((each.since for each in ended if each.key == key), pending.owed_at)
+                episode = QueueEpisode(CriticalEventKind(kind), project, since)
+                await self._notifier.resolve(pending.alert.episode, episode.end_text())
 
     async def on_unreachable(self, place: str, words: str) -> None:
         incident = await self._incidents.begin(Origin(Cause.QUEUE, place), words)
@@ -236,19 +230,19 @@ class QueueNotifier:
                 incident.with_treatment(session_id, MemberStatus.ENDED, member.words)
             )
         # A session that was given up has its own alert.
-        left = await self._incidents.leave(session_id, "" if given_up else ended)
+        remaining = await self._incidents.leave(session_id, "" if given_up else ended)
         for status in _SEPARATE_FATES:
             await self._notifier.resolve(_separate_key(incident, session_id, status))
-        if left is None or left.is_open:
+        if remaining is None or remaining.is_open:
             return
-        if any(each.fate is not MemberStatus.ENDED for each in left.members):
-            await self._notifier.resolve_incident(left)
+        if any(each.fate is not MemberStatus.ENDED for each in remaining.members):
+            await self._notifier.resolve_incident(remaining)
         else:
-            # Not called resolved: its alert said that it is over for good.
-            await self._notifier.resolve(left.id)
+            # No message that it is resolved: its alert said that the session ended for good.
+            await self._notifier.resolve(remaining.id)
 
     def _origin(self, alert: QueueSessionAlert) -> Origin:
-        """Its own; many of one project at once share one cause. An episode keeps its cause."""
+        """The session, or the worker for many of one project at once. A session in an incident keeps its origin."""
         known = self._incidents.of(alert.session_id)
         if known is not None:
             return Origin(known.cause, known.scope)
@@ -262,8 +256,8 @@ def unreachable_alert_body(incident: Incident, words: str) -> AlertBody:
         what=cause_text(incident),
         where=words,
         since=incident.opened_at,
-        did="it goes on asking; nothing of this queue is checked or revived meanwhile",
-        otherwise="sessions that hang there stay as they are",
+        did="keeps trying to reach it; nothing in this queue is checked or resumed until then",
+        otherwise="stuck sessions in this queue stay as they are",
         command="wakeful status",
     )
 

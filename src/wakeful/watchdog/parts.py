@@ -1,4 +1,4 @@
-"""What the parts of the watchdog share, and how a watchdog is set up."""
+"""The objects that the parts of the watchdog share, and its settings."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
@@ -18,18 +18,18 @@ from wakeful.watchdog.notifications import WatchdogNotifier
 from wakeful.watchdog.queue import JobQueue
 
 if TYPE_CHECKING:
-    # A program without a daemon needs neither.
+    # A program without a daemon does not import these.
     from wakeful.healing.situation import SituationBuilder
     from wakeful.sessions.supervisor import Supervisor
 
-# Three jobs once lay in a queue and no worker had started. A worker takes the next job at once.
+# A worker takes the next job at once, so a job that waits this long has none.
 STALLED_SECONDS_MAX: Final = 300.0
 # Between two jobs of a worker there is a moment without any.
 CONFIRM_SECONDS: Final = 2.0
 
 
 class WatchdogParts(Struct, frozen=True, kw_only=True):
-    """The queue, its judge, and the ways to people and to the watched program."""
+    """The queue, its judge, and the paths to people and to the watched program."""
 
     jobs: JobQueue
     clock: Clock
@@ -42,7 +42,7 @@ class WatchdogParts(Struct, frozen=True, kw_only=True):
 
 
 class HealingControls(Struct, frozen=True, kw_only=True):
-    """What is allowed and how fast, the lessons about a project's commands, and where issues are filed."""
+    """The allowed actions and their pace, the lessons about a project's commands, and the issue tracker."""
 
     rules: Callable[[], HealingRules]
     limiter: RevivalLimiter
@@ -65,7 +65,7 @@ class CycleObserver:
     """Takes part in every cycle; this one does nothing."""
 
     def on_running(self, session_ids: Collection[SessionId]) -> None:
-        """These sessions have a running job."""
+        """Called in each cycle with the sessions that have a running job."""
 
     async def after_cycle(self) -> None:
         """Called last, for work that delays nothing else."""

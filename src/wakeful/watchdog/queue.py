@@ -1,13 +1,15 @@
 """Interface of a queue that another program owns: its sessions, its jobs, and the atomic actions on them.
 
 No process is signalled. An old owner is fenced: its session and its job are marked failed before the next job
-exists. Records of what must be said or done once, across watchdogs and restarts, are kept in the queue too.
-`Ground` is the interface to the logs and folders of these sessions on this host.
+exists. The queue also stores which messages and actions are done, because each happens once across watchdogs
+and restarts. `QueueSessionFiles` is the interface to the logs and folders of these sessions on this host.
 """
 
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
+from contextlib import asynccontextmanager
 from enum import StrEnum
 from typing import Protocol
+from uuid import uuid4
 
 from msgspec import Struct
 
@@ -17,7 +19,7 @@ from wakeful.judging.events import Event
 
 
 class JobsUnreachable(WorldError):
-    """{place} does not serve: {reason}."""
+    """{place} does not answer: {reason}."""
 
     code = "jobs-unreachable"
     retryable = True
@@ -97,7 +99,7 @@ class QueueSnapshot(Struct, frozen=True):
 
 
 class Work(Struct, frozen=True):
-    """A person's request, to be tried again: the original message, and what the next attempt must know."""
+    """A person's request, to be tried again: the original message, and a note for the next attempt."""
 
     project_key: str
     session_id: str
@@ -110,7 +112,7 @@ class Work(Struct, frozen=True):
 
 
 class QueueRevivalStage(StrEnum):
-    """How far a revival has come. `asked`: another program's queue was asked, and has not answered.
+    """The progress of a revival. `asked`: another program's queue got the request and has not answered.
 
     `running`: its next job was seen to work, and may still fail.
     """
@@ -142,7 +144,7 @@ class QueueRevival(Struct, frozen=True, kw_only=True, omit_defaults=True):
     unwritten: bool = False
     # When its next job was first seen running.
     running_at: float | None = None
-    # Its program has ended the old attempt: what that still writes are its last lines.
+    # Its program has ended the old attempt: later activity is only its last lines.
     stopped: bool = False
 
     @property
@@ -211,7 +213,7 @@ class JobQueue(Protocol):
         """Make the next job of a revival that is still as `before` says; False if it is not."""
 
     async def advance(self, before: QueueRevival, after: QueueRevival) -> bool:
-        """Store how far a revival has come; False if it is no longer as `before` says."""
+        """Store the progress of a revival; False if it is no longer as `before` says."""
 
     async def withdraw(self, revival: QueueRevival, events: Sequence[bytes]) -> bool:
         """Let the old attempt run again, return its budget and store these events as pending, all or nothing.
@@ -232,10 +234,10 @@ class JobQueue(Protocol):
         """Whether it is open, and has come exactly this far."""
 
     async def close_revival(self, work: str) -> bool:
-        """Nothing more is expected of it; False if it was closed before. Its budget stays spent."""
+        """Close a revival; False if it was closed before. Its budget stays spent."""
 
     async def next_job_state(self, revival: QueueRevival) -> NextJobState:
-        """What became of the next job."""
+        """The state of the next job."""
 
     async def mark_once(self, name: str) -> bool:
         """True for the first caller within a week."""
@@ -250,25 +252,37 @@ class JobQueue(Protocol):
         """Begin an episode, or change its words."""
 
     async def end_episode(self, name: str) -> bool:
-        """End an episode; False if it was over, or another watchdog was quicker."""
+        """End an episode; False if it was over already."""
 
     async def store_message(self, message: PendingMessage) -> None:
-        """Keep a message for later."""
+        """Store a message for a later try."""
 
     async def take_messages(self) -> Sequence[PendingMessage]:
         """Messages to try again. Only one watchdog gets each."""
 
     async def store_event(self, event: bytes) -> None:
-        """Keep an event that the log did not take."""
+        """Store an event that the log did not take."""
 
     async def stored_events(self) -> Sequence[bytes]:
-        """Events to write, oldest first. They are kept until they are dropped."""
+        """Events to write, oldest first. They stay until they are dropped."""
 
     async def drop_event(self, event: bytes) -> None:
-        """It is written, or cannot be."""
+        """Drop an event that was written, or that cannot be."""
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
+
+
+@asynccontextmanager
+async def claimed(jobs: JobQueue, name: str, ttl_seconds: float) -> AsyncIterator[bool]:
+    """Claim a name while inside. False: another watchdog has it."""
+    token = uuid4().hex
+    has_claim = await jobs.claim(name, token, ttl_seconds)
+    try:
+        yield has_claim
+    finally:
+        if has_claim:
+            await jobs.release_claim(name, token)
 
 
 class LogReading(Struct, frozen=True):
@@ -279,9 +293,7 @@ class LogReading(Struct, frozen=True):
 
 
 class QueueSessionFiles(Protocol):
-    """Files of such sessions on this host. Called like callbacks, plain or async and with a deadline: files may
-    hang.
-    """
+    """Files of such sessions on this host. Each call may be plain or async, and gets a deadline: files may hang."""
 
     def read(
         self, session_ids: Sequence[SessionId]
@@ -289,7 +301,7 @@ class QueueSessionFiles(Protocol):
         """The new entries of their logs since the last read; sessions without a readable log are left out."""
 
     def forget(self, kept: Collection[SessionId]) -> None:
-        """Forget all other sessions; later they are read from their start."""
+        """Forget all other sessions; their logs are read from the start if they come back."""
 
     def is_folder_gone(self, path: str) -> bool | Awaitable[bool]:
-        """Whether there surely is no such folder; False in doubt."""
+        """Whether the folder is certainly missing; False in doubt."""

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Final
-from uuid import uuid4
 
 from wakeful.alerts.model import AlertBody
 from wakeful.core.errors import WorldError
@@ -17,18 +16,14 @@ from wakeful.core.text import plain
 from wakeful.incidents.critical_event import ActionTaken, CriticalEventKind
 from wakeful.incidents.issue_tracker import FilingResult, IssueReport
 from wakeful.judging.wording import format_length
-from wakeful.watchdog.callbacks import (
-    CALL_SECONDS_MAX,
-    CallbackOutcome,
-    CallbackResult,
-)
+from wakeful.watchdog.callbacks import CALL_SECONDS_MAX, CallbackOutcome, CallbackResult
 from wakeful.watchdog.notifications import EVENTS_COMMAND, QueueEpisode
 from wakeful.watchdog.parts import WatchdogParts, WatchSettings
-from wakeful.watchdog.queue import Job, QueueSnapshot
+from wakeful.watchdog.queue import Job, QueueSnapshot, claimed
 
 # Issue, worker, alert and event, each within its deadline.
 CLAIM_SECONDS: Final = 4 * CALL_SECONDS_MAX
-NO_WORKER: Final = "nothing: it knows no way to start a worker"
+NO_WORKER: Final = "no action: no start_worker configured"
 _STALLED: Final = "stalled:"
 _UNROUTED: Final = "unrouted:"
 _WORKER: Final = "worker:"
@@ -72,7 +67,7 @@ class QueueWatch:
         )
 
     def _stalled_jobs(self, snapshot: QueueSnapshot) -> dict[str, list[Job]]:
-        """Pending work by project, where one has waited too long and nothing runs. No worker serves the unrouted ones."""
+        """Pending jobs of projects where one has waited too long and none runs, without unserved projects."""
         oldest = self._clock.now().wall - self._stalled_seconds
         idle = [job for job in snapshot.pending if job.project_key not in snapshot.running_projects]
         served = [job for job in idle if self._serves(job.project_key)]
@@ -83,22 +78,18 @@ class QueueWatch:
         return self._active_projects is None or project in self._active_projects
 
     async def _report_once(
-        self, name: str, waiting: list[Job], tell: Callable[[QueueEpisode], Awaitable[None]]
+        self, name: str, waiting: list[Job], report: Callable[[QueueEpisode], Awaitable[None]]
     ) -> None:
         """Report an episode once among all watchdogs: it is marked only after everything was sent."""
         if await self._is_reported(name):
             return
-        token = uuid4().hex
-        if not await self._jobs.claim(f"queue:{name}", token, CLAIM_SECONDS):
-            return
-        try:
-            if not await self._is_reported(name):
-                episode = _parse_episode(name, "", self._since(waiting))
-                await tell(episode)
+        async with claimed(self._jobs, f"queue:{name}", CLAIM_SECONDS) as has_claim:
+            if has_claim and not await self._is_reported(name):
+                since = self._clock.now().wall - self._waited_seconds(waiting)
+                episode = _parse_episode(name, "", since)
+                await report(episode)
                 fault_point("queue.stalled_told")
                 await self._jobs.set_episode(name, f"{episode.since:.3f}")
-        finally:
-            await self._jobs.release_claim(f"queue:{name}", token)
 
     async def _is_reported(self, name: str) -> bool:
         return name in await self._jobs.episodes()
@@ -107,14 +98,17 @@ class QueueWatch:
         project, waited_seconds = episode.project_key, self._waited_seconds(waiting)
         jobs = "1 job waits" if len(waiting) == 1 else f"{len(waiting)} jobs wait"
         words = f"{project}: {jobs} for up to {format_length(waited_seconds)}, and none runs"
-        filing = await self._file(project, waiting, CriticalEventKind.QUEUE_STALLED, words, waited_seconds)
+        session_id = SessionId(waiting[0].session_id or waiting[0].job_id)
+        filing = await self._recorder.file(
+            IssueReport(project, session_id, CriticalEventKind.QUEUE_STALLED, words, waited_seconds)
+        )
         fault_point("queue.stalled_filed")
         started = await self._start_worker_once(project)
         fault_point("queue.stalled_started")
-        did = NO_WORKER if started.ending is CallbackOutcome.ABSENT else started.words
+        did = NO_WORKER if started.outcome is CallbackOutcome.ABSENT else started.words
         alerted = await self._notify(episode, stalled_alert_body(episode, words, self._jobs.address, did))
         outcome = f"{did}; {alerted}"
-        if started.ending is CallbackOutcome.DONE:
+        if started.outcome is CallbackOutcome.DONE:
             outcome = f"unverified: {outcome}"
         await self._write_event(CriticalEventKind.QUEUE_STALLED, project, waiting, filing, outcome)
 
@@ -127,7 +121,7 @@ class QueueWatch:
     async def _report_unrouted(self, episode: QueueEpisode, waiting: list[Job]) -> None:
         project = episode.project_key
         messages = "1 message waits" if len(waiting) == 1 else f"{len(waiting)} messages wait"
-        words = f"{project}: {messages}, and nobody serves this project"
+        words = f"{project}: {messages}, and no worker serves this project"
         alerted = await self._notify(episode, unrouted_alert_body(episode, words, self._jobs.address))
         await self._write_event(
             CriticalEventKind.MESSAGE_UNROUTED, project, waiting, FilingResult(None, "not filed"), alerted
@@ -138,13 +132,7 @@ class QueueWatch:
         try:
             return await self._notifier.notify_queue(episode, body)
         except WorldError as problem:
-            return f"nobody could be told: {problem}"
-
-    async def _file(
-        self, project: str, waiting: list[Job], reason: CriticalEventKind, words: str, waited_seconds: float
-    ) -> FilingResult:
-        session_id = SessionId(waiting[0].session_id or waiting[0].job_id)
-        return await self._recorder.file(IssueReport(project, session_id, reason, words, waited_seconds))
+            return f"alert not sent: {problem}"
 
     async def _write_event(
         self, kind: CriticalEventKind, project: str, waiting: list[Job], filing: FilingResult, outcome: str
@@ -161,9 +149,6 @@ class QueueWatch:
         now = self._clock.now().wall
         return max(now - (job.created_at if job.created_at is not None else now) for job in waiting)
 
-    def _since(self, waiting: list[Job]) -> float:
-        return self._clock.now().wall - self._waited_seconds(waiting)
-
     async def _end_episodes(self, episodes: Mapping[str, str], lasting: Collection[str]) -> None:
         over = [name for name in episodes if name.startswith((_STALLED, _UNROUTED)) and name not in lasting]
         ended = [name for name in over if await self._jobs.end_episode(name)]
@@ -177,7 +162,7 @@ class QueueWatch:
                 [_parse_episode(name, episodes[name], now) for name in ended],
             )
         except WorldError as problem:
-            log.warning("watchdog: nobody could be told that a queue moves again: %s", problem)
+            log.warning("watchdog: alert that a queue moves again not sent: %s", problem)
 
 
 def stalled_alert_body(episode: QueueEpisode, words: str, place: str, did: str) -> AlertBody:
@@ -186,13 +171,17 @@ def stalled_alert_body(episode: QueueEpisode, words: str, place: str, did: str) 
 
 def unrouted_alert_body(episode: QueueEpisode, words: str, place: str) -> AlertBody:
     return _alert_body(
-        episode, words, place, "nothing: who serves it is for you to say", "nobody answers there"
+        episode,
+        words,
+        place,
+        "no action: no worker serves this project; start one",
+        "messages stay unanswered",
     )
 
 
 def _alert_body(episode: QueueEpisode, words: str, place: str, did: str, otherwise: str) -> AlertBody:
     return AlertBody(
-        what=f"{words} ({episode.happening})",
+        what=f"{words} ({episode.kind})",
         where=f"project {episode.project_key}, in {place}",
         since=episode.since,
         did=did,
@@ -202,7 +191,7 @@ def _alert_body(episode: QueueEpisode, words: str, place: str, did: str, otherwi
 
 
 def _parse_episode(name: str, since: str, now: float) -> QueueEpisode:
-    """From its name in the queue; another version may have stored no time with it."""
+    """An episode of the queue; another version may have stored no time, then it began `now`."""
     prefix, _, project = name.partition(":")
     kind = CriticalEventKind.QUEUE_STALLED if f"{prefix}:" == _STALLED else CriticalEventKind.MESSAGE_UNROUTED
     try:

@@ -30,13 +30,13 @@ _TIMEOUTS: Final = (TimeoutError, RedisTimeout)
 
 
 class BadRedisUrl(OperatorError):
-    """{shown} is no address of a Redis: redis://, rediss:// or unix:// and where it listens."""
+    """Invalid Redis address {shown}: use redis://, rediss:// or unix:// and an address."""
 
     code = "bad-redis-url"
 
 
 class RedisConnection:
-    """One connection. `place` is the address for people, without its password."""
+    """Connections to one Redis. `address` is shown to people, so it has no password."""
 
     def __init__(self, url: str, deadline_seconds: float = DEADLINE_SECONDS) -> None:
         self.address = _address_of(url)
@@ -54,7 +54,7 @@ class RedisConnection:
             raise BadRedisUrl(shown=self.address) from problem
 
     async def check_reachable(self) -> None:
-        """Check that it answers. A connection that it closed meanwhile is opened again. Raises JobsUnreachable."""
+        """Check that Redis answers; reconnect if it closed the connection. Raises JobsUnreachable."""
         try:
             await self.execute("PING")
         except JobsUnreachable as problem:
@@ -72,15 +72,15 @@ class RedisConnection:
 
     async def execute_all(self, commands: Iterable[Sequence[RedisValue]]) -> list[Any]:
         """The answers to many commands; a refused command has its error as its answer. Raises JobsUnreachable."""
-        asked, answers = list(commands), []
-        for at in range(0, len(asked), BATCH_COMMANDS_MAX):
-            answers += await self._execute_batch(asked[at : at + BATCH_COMMANDS_MAX])
+        pending, answers = list(commands), []
+        for at in range(0, len(pending), BATCH_COMMANDS_MAX):
+            answers += await self._execute_batch(pending[at : at + BATCH_COMMANDS_MAX])
         return answers
 
     async def run_script(
         self, script: str, keys: Sequence[RedisValue], arguments: Sequence[RedisValue] = ()
     ) -> str:
-        """The answer of a script, in words. Raises JobsUnreachable: then it may have run."""
+        """The answer of a script, as text. Raises JobsUnreachable: then it may have run."""
         name = sha1(script.encode(), usedforsecurity=False).hexdigest()
         answer = (await self.execute_all([("EVALSHA", name, len(keys), *keys, *arguments)]))[0]
         if isinstance(answer, NoScriptError):  # Redis was restarted, or never saw it
@@ -101,20 +101,20 @@ class RedisConnection:
                     answers = await pipeline.execute(raise_on_error=False)
         except (RedisError, OSError, TimeoutError) as problem:
             raise self._unreachable(problem) from problem
-        worse = next((each for each in answers if _is_refusal_of_all(each)), None)
-        if worse is not None:
-            raise self._unreachable(worse) from worse
+        refusal = next((each for each in answers if _is_refusal_of_all(each)), None)
+        if refusal is not None:
+            raise self._unreachable(refusal) from refusal
         return answers
 
     def _unreachable(self, problem: BaseException) -> JobsUnreachable:
-        said = plain(redact(str(problem)), 200).rstrip(".") or type(problem).__name__
+        message = plain(redact(str(problem)), 200).rstrip(".") or type(problem).__name__
         late = isinstance(problem, _TIMEOUTS)
-        reason = f"no answer within {self._deadline_seconds:g} s" if late else said
+        reason = f"no answer within {self._deadline_seconds:g} s" if late else message
         return JobsUnreachable(place=self.address, reason=reason)
 
 
 def _is_refusal_of_all(answer: object) -> bool:
-    """A wrong type is a problem of one record; a missing login, a full or a read-only Redis is one of all."""
+    """Whether Redis refuses every command: no login, full, read-only. A wrong type concerns one record only."""
     return isinstance(answer, RedisError) and (
         not isinstance(answer, ResponseError)
         or (

@@ -1,9 +1,9 @@
 """Implements the queue with the sessions and jobs that popoto keeps in Redis.
 
 Only this module reads the records, and only its Lua scripts change them; each script runs atomically.
-Wakeful's own keys all begin with `wakeful:`: budgets, claims, episodes, owed messages. A request that may
-have been carried out is not repeated: when a revival's answer was lost, its key is read instead. `QueueIssueLedger`
-keeps the time of the last issue of each project in the queue, shared by all its watchdogs.
+Wakeful's own keys all begin with `wakeful:`: budgets, claims, episodes, pending messages. A request that may
+have been carried out is not repeated: when a revival's answer was lost, its key is read instead.
+`QueueIssueLedger` keeps the last issue of each project in the queue, shared by all its watchdogs.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,6 +40,7 @@ from wakeful.watchdog.redis_records import (
     NOT_FAILED_STATUSES,
     SESSION_FIELDS,
     SESSION_STATUSES,
+    KeyParts,
     decode_value,
     encode_value,
     job_of,
@@ -67,7 +68,7 @@ RELEASE_CLAIM: Final = (_HERE / "yield.lua").read_text("utf-8")
 _BUDGET_SECONDS: Final = int(BUDGET_SECONDS)
 # The oldest come first, and a revived job is among them: a later job is another message.
 JOBS_SINCE_MAX: Final = 500
-# A log that is back takes them at once; the rest comes with the next cycle.
+# The rest is written in the next cycle.
 PENDING_EVENTS_AT_ONCE_MAX: Final = 1000
 # A fence moves the record of the attempt it fences, and frees the name that an earlier failed one still has.
 FENCED_STATUSES: Final = frozenset({"active", "failed"})
@@ -84,13 +85,13 @@ _encode: Final = msgspec.json.encode
 
 
 class RecordStrange(JobsUnreachable):
-    """{place}: {reason} is not what popoto makes of it. Nothing was changed."""
+    """{place}: {reason} differs from what popoto writes. Nothing was changed."""
 
     code = "record-strange"
 
 
 class RedisJobQueue:
-    """Implements watchdog.queue.JobQueue."""
+    """Implements JobQueue."""
 
     def __init__(self, connection: RedisConnection) -> None:
         self._connection = connection
@@ -127,8 +128,8 @@ class RedisJobQueue:
 
     async def message_text(self, attempt: QueueAttempt) -> str:
         keys = [attempt.job.key] if attempt.job is not None else []
-        asked = [("HGET", _raw(key), "message_text") for key in (*keys, attempt.session.key)]
-        texts = [decode_value(answer) for answer in await self._connection.execute_all(asked)]
+        commands = [("HGET", _raw(key), "message_text") for key in (*keys, attempt.session.key)]
+        texts = [decode_value(answer) for answer in await self._connection.execute_all(commands)]
         return next((text for text in texts if isinstance(text, str) and text), "")
 
     async def claim(self, name: str, token: str, ttl_seconds: float) -> bool:
@@ -145,16 +146,12 @@ class RedisJobQueue:
 
     async def revive(self, attempt: QueueAttempt, revival: QueueRevival) -> FenceResult:
         assert attempt.job is not None, "only an attempt that runs can be revived"
-        keys: list[RedisValue] = [
-            _budget(revival.work),
-            _record_to_fence(attempt),
-            _raw(attempt.job.key),
-            REVIVALS,
-        ]
-        enqueued = revival.stage is QueueRevivalStage.ENQUEUED and revival.job_id is not None
+        keys: list[RedisValue] = [_budget(revival.work), _record_to_fence(attempt)]
+        keys += [_raw(attempt.job.key), REVIVALS]
+        is_enqueued = revival.stage is QueueRevivalStage.ENQUEUED
         values: list[RedisValue] = [_encode(revival), _BUDGET_SECONDS, revival.work, repr(revival.began_at)]
         values += [
-            revival.job_id or "" if enqueued else "",
+            (revival.job_id or "") if is_enqueued else "",
             encode_value(revival.began_at),
             encode_value(revival.context),
         ]
@@ -177,15 +174,11 @@ class RedisJobQueue:
         assert after.job_id is not None, "the next job has a name before it exists"
         keys: list[RedisValue] = [_budget(before.work), _raw(before.failed_key)]
         values: list[RedisValue] = [
-            _encode(before),
-            _encode(after),
-            after.job_id,
-            encode_value(after.began_at),
+            *(_encode(before), _encode(after), after.job_id),
+            *(encode_value(after.began_at), encode_value(after.context), repr(after.began_at)),
         ]
-        values += [encode_value(after.context), repr(after.began_at)]
-        return (
-            self._fence_result(await self._connection.run_script(ENQUEUE, keys, values)) is FenceResult.DONE
-        )
+        answer = await self._connection.run_script(ENQUEUE, keys, values)
+        return self._fence_result(answer) is FenceResult.DONE
 
     async def advance(self, before: QueueRevival, after: QueueRevival) -> bool:
         values = [_encode(before), _encode(after)]
@@ -197,7 +190,7 @@ class RedisJobQueue:
         if failed is None or revival.job_id is None:
             return False
         session = parse_key(revival.session_key)
-        # Only what the fence took from active goes back there.
+        # Only a record that the fence took from `active` goes back there.
         was_active = session is not None and session.status == "active"
         keys: list[RedisValue] = [
             _budget(revival.work),
@@ -207,17 +200,14 @@ class RedisJobQueue:
             REVIVALS,
             PENDING_EVENTS,
         ]
-        values: list[RedisValue] = [_encode(revival), revival.work, *events]
-        return (
-            self._fence_result(await self._connection.run_script(WITHDRAW, keys, values)) is FenceResult.DONE
-        )
+        answer = await self._connection.run_script(WITHDRAW, keys, [_encode(revival), revival.work, *events])
+        return self._fence_result(answer) is FenceResult.DONE
 
     async def last_activity(self, revival: QueueRevival) -> float | None:
         parts = parse_key(revival.session_key)
         if parts is None:
             return None
-        asked = [("HGET", _raw(parts.with_status(each)), "last_activity") for each in NOT_FAILED_STATUSES]
-        seconds = [_seconds(answer) for answer in await self._connection.execute_all(asked)]
+        seconds = await self._last_activities(parts)
         return max((each for each in seconds if each is not None), default=None)
 
     async def has_other_runs(self, revival: QueueRevival) -> bool:
@@ -226,28 +216,25 @@ class RedisJobQueue:
             return True
         (made_at,) = await self._connection.execute_all([("HGET", _raw(revival.failed_key), "created_at")])
         jobs = await self._jobs_since(failed.second, _seconds(made_at) or 0.0)
-        ours = {failed.first, revival.job_id}
+        own_jobs = {failed.first, revival.job_id}
         return any(
-            parts.first not in ours and parts.status != "pending"
+            parts.first not in own_jobs and parts.status != "pending"
             for job in jobs
             if job.session_id == revival.session_id and (parts := parse_key(job.key)) is not None
         )
 
     async def open_revivals(self) -> list[QueueRevival]:
         works = await self._connection.execute("ZRANGE", REVIVALS, 0, -1)
-        kept = await self._connection.execute_all(("GET", b"wakeful:revival:" + work) for work in works)
-        revivals = [_revival(body) for body in kept]
+        bodies = await self._connection.execute_all(("GET", b"wakeful:revival:" + work) for work in works)
+        revivals = [_revival(body) for body in bodies]
         over = [work for work, revival in zip(works, revivals, strict=True) if revival is None]
         if over:
             await self._connection.execute("ZREM", REVIVALS, *over)
         return [revival for revival in revivals if revival is not None]
 
     async def is_open(self, revival: QueueRevival) -> bool:
-        asked: list[Sequence[RedisValue]] = [
-            ("ZSCORE", REVIVALS, revival.work),
-            ("GET", _budget(revival.work)),
-        ]
-        listed, body = await self._connection.execute_all(asked)
+        commands = [("ZSCORE", REVIVALS, revival.work), ("GET", _budget(revival.work))]
+        listed, body = await self._connection.execute_all(commands)
         return listed is not None and body == _encode(revival)
 
     async def close_revival(self, work: str) -> bool:
@@ -263,8 +250,8 @@ class RedisJobQueue:
         )
 
     async def episodes(self) -> dict[str, str]:
-        kept = await self._connection.execute("HGETALL", EPISODES)
-        return {_text(name): _text(words) for name, words in kept.items()}
+        episodes = await self._connection.execute("HGETALL", EPISODES)
+        return {_text(name): _text(words) for name, words in episodes.items()}
 
     async def begin_episode(self, name: str, words: str) -> bool:
         return bool(await self._connection.execute("HSETNX", EPISODES, name, words))
@@ -279,9 +266,10 @@ class RedisJobQueue:
         await self._connection.execute("HSET", PENDING_MESSAGES, message.name, _encode(message))
 
     async def take_messages(self) -> list[PendingMessage]:
-        kept = await self._connection.execute("HGETALL", PENDING_MESSAGES)
-        taken = await self._connection.execute_all(("HDEL", PENDING_MESSAGES, name) for name in kept)
-        return [_decode_message(body) for body, ours in zip(kept.values(), taken, strict=True) if ours == 1]
+        stored = await self._connection.execute("HGETALL", PENDING_MESSAGES)
+        # Of several watchdogs only one deletes each message, and sends it.
+        deleted = await self._connection.execute_all(("HDEL", PENDING_MESSAGES, name) for name in stored)
+        return [_decode_message(body) for body, n in zip(stored.values(), deleted, strict=True) if n == 1]
 
     async def store_event(self, event: bytes) -> None:
         await self._connection.execute("RPUSH", PENDING_EVENTS, event)
@@ -310,13 +298,19 @@ class RedisJobQueue:
     ) -> Iterable[tuple[str, list[Any]]]:
         """The fields of each record; a key without one is an index entry that was left behind."""
         answers = await self._connection.execute_all(("HMGET", _raw(key), *fields) for key in keys)
-        found = []
+        records = []
         for key, answer in zip(keys, answers, strict=True):
             if isinstance(answer, Exception):
                 strange.append(f"{plain(key, 120)}: {plain(str(answer), 100)}")
             elif any(field is not None for field in answer):
-                found.append((key, answer))
-        return found
+                records.append((key, answer))
+        return records
+
+    async def _last_activities(self, session: KeyParts) -> list[float | None]:
+        """The last activity of each record of a session, in the order of NOT_FAILED_STATUSES."""
+        keys = [_raw(session.with_status(status)) for status in NOT_FAILED_STATUSES]
+        answers = await self._connection.execute_all(("HGET", key, "last_activity") for key in keys)
+        return [_seconds(answer) for answer in answers]
 
     async def _sessions(self, keys: Sequence[str], strange: list[str]) -> list[QueuedSession]:
         hashes = await self._hashes(keys, SESSION_FIELDS, strange)
@@ -324,15 +318,15 @@ class RedisJobQueue:
         return await self._without_stale_active([each for each in sessions if each is not None])
 
     async def _unrecorded_attempts(self, jobs: Sequence[Job], strange: list[str]) -> list[QueueAttempt]:
-        """Running jobs whose session no record calls active: a worker may keep its own account.
+        """Running jobs whose session has no active record: a worker may keep its own records.
 
         A record that was saved as ended after its job was made means that it ended.
         """
         # When each of these jobs was first seen running, by any watchdog.
         now = self._clock.now().wall
         await self._connection.execute_all(("HSETNX", RUNNING_JOBS, _raw(job.key), repr(now)) for job in jobs)
-        kept = await self._connection.execute_all(("HGET", RUNNING_JOBS, _raw(job.key)) for job in jobs)
-        seen_at = {job.key: _wall(seen, now) for job, seen in zip(jobs, kept, strict=True)}
+        times = await self._connection.execute_all(("HGET", RUNNING_JOBS, _raw(job.key)) for job in jobs)
+        seen_at = {job.key: _wall(time, now) for job, time in zip(jobs, times, strict=True)}
         sessions = [(job, await self._session_of(job, seen_at[job.key], strange)) for job in jobs]
         return [QueueAttempt(session, job) for job, session in sessions if session is not None]
 
@@ -356,19 +350,19 @@ class RedisJobQueue:
         if job.revival_context:
             # It began with its job, and must show activity from the time it runs.
             return replace(known, started_at=None, last_activity=seen_at)
-        # Activity of an earlier attempt, or while its job waited, says nothing about this one.
+        # Activity of an earlier attempt, or while its job waited, does not count for this one.
         return replace(known, started_at=seen_at, last_activity=None)
 
     async def _without_stale_active(self, sessions: Sequence[QueuedSession]) -> list[QueuedSession]:
         """Without those that have an equally new record with another status: a late save leaves both behind."""
         others = SESSION_STATUSES[1:]
-        asked = [
+        commands = [
             ("HGET", _raw(parts.with_status(status)), "last_activity")
             for session in sessions
             if (parts := parse_key(session.key)) is not None
             for status in others
         ]
-        answers = [_seconds(answer) for answer in await self._connection.execute_all(asked)]
+        answers = [_seconds(answer) for answer in await self._connection.execute_all(commands)]
         groups = [answers[at : at + len(others)] for at in range(0, len(answers), len(others))]
         return [
             session
@@ -385,12 +379,12 @@ class RedisJobQueue:
         hashes = await self._hashes(keys, JOB_FIELDS, strange)
         jobs = [job for key, fields in hashes if (job := job_of(key, fields, strange)) is not None]
         further = JOB_STATUSES[JOB_STATUSES.index(status) + 1 :]
-        asked: list[Sequence[RedisValue]] = [
+        commands: list[Sequence[RedisValue]] = [
             ("EXISTS", *(_raw(parts.with_status(each)) for each in further))
             for job in jobs
             if (parts := parse_key(job.key)) is not None
         ]
-        moved_on = await self._connection.execute_all(asked)
+        moved_on = await self._connection.execute_all(commands)
         return [job for job, later in zip(jobs, moved_on, strict=True) if later == 0]
 
     async def _statuses_of(self, revival: QueueRevival) -> list[str]:
@@ -399,39 +393,40 @@ class RedisJobQueue:
         if failed is None or revival.job_id is None:
             return []
         stem = f"RedisJob:{revival.job_id}:{failed.second}:"
-        there = await self._connection.execute_all(("EXISTS", _raw(stem + status)) for status in JOB_STATUSES)
-        return [status for status, is_there in zip(JOB_STATUSES, there, strict=True) if is_there == 1]
+        counts = await self._connection.execute_all(
+            ("EXISTS", _raw(stem + status)) for status in JOB_STATUSES
+        )
+        return [status for status, count in zip(JOB_STATUSES, counts, strict=True) if count == 1]
 
     async def _statuses_since(self, revival: QueueRevival) -> list[str]:
-        """The status of jobs made for this work since it was fenced: a worker may save the one it takes under
-        another name.
-        """
+        """The status of jobs made for this work since it was fenced: a worker may have renamed the job it took."""
         failed = parse_key(revival.failed_key)
         if failed is None:
             return []
         jobs = await self._jobs_since(failed.second, revival.began_at)
-        keys_of_it = [parse_key(job.key) for job in jobs if _is_of(revival, job)]
-        return [parts.status for parts in keys_of_it if parts is not None and parts.first != failed.first]
+        keys = [parse_key(job.key) for job in jobs if _is_of(revival, job)]
+        return [parts.status for parts in keys if parts is not None and parts.first != failed.first]
 
     async def _jobs_since(self, project: str, at: float) -> list[Job]:
         """The jobs of a project, as its keys name it, that were made at this time or later."""
         name = f"$SortF:RedisJob:created_at:{project}"
-        asked = ("ZRANGEBYSCORE", name, repr(at), "+inf", "LIMIT", 0, JOBS_SINCE_MAX)
-        (keys,) = await self._connection.execute_all([asked])
+        command = ("ZRANGEBYSCORE", name, repr(at), "+inf", "LIMIT", 0, JOBS_SINCE_MAX)
+        (keys,) = await self._connection.execute_all([command])
         if isinstance(keys, Exception):
             return []
         hashes = await self._hashes([_text(key) for key in keys], JOB_FIELDS, [])
         return [job for key, fields in hashes if (job := job_of(key, fields, [])) is not None]
 
     async def _state_by_session(self, revival: QueueRevival) -> NextJobState:
-        """The job is gone: the worker that removed it also saved what its session did since."""
+        """The state of a job that is gone: the worker that removed it also saved its session's record."""
         parts = parse_key(revival.session_key)
         if parts is None or revival.job_id is None or revival.stage is QueueRevivalStage.FENCED:
             return NextJobState.MISSING
-        asked = [("HGET", _raw(parts.with_status(status)), "last_activity") for status in NOT_FAILED_STATUSES]
-        seconds = [_seconds(answer) or 0.0 for answer in await self._connection.execute_all(asked)]
+        seconds = await self._last_activities(parts)
         since = [
-            status for status, at in zip(NOT_FAILED_STATUSES, seconds, strict=True) if at >= revival.began_at
+            status
+            for status, at in zip(NOT_FAILED_STATUSES, seconds, strict=True)
+            if (at or 0.0) >= revival.began_at
         ]
         if not since:
             return NextJobState.MISSING
@@ -471,7 +466,7 @@ def _by_session(running: Sequence[Job]) -> dict[str, Job]:
 
 
 def _is_of(revival: QueueRevival, job: Job) -> bool:
-    """Another program's queue may not have stored the message id."""
+    """Whether a job is for this work. Another program's queue may have stored no message id."""
     if job.message_id is None:
         return job.session_id == revival.session_id
     return work_of(job, job.session_id or "") == revival.work
@@ -521,7 +516,7 @@ _OWNER: Final = "filed"
 
 
 class QueueIssueLedger:
-    """Implements integrations.github.IssueLedger."""
+    """Implements IssueLedger of `integrations.github`."""
 
     def __init__(self, jobs: JobQueue) -> None:
         self._jobs = jobs
@@ -536,6 +531,6 @@ class QueueIssueLedger:
         await self._jobs.set_episode(f"issue:{project}", url)
 
     async def newest(self, project: str) -> str | None:
-        kept = (await self._jobs.episodes()).get(f"issue:{project}")
-        # An earlier version kept reports under the same name.
-        return None if kept is None or kept.startswith("{") else kept
+        url = (await self._jobs.episodes()).get(f"issue:{project}")
+        # An earlier version stored reports under the same name.
+        return None if url is None or url.startswith("{") else url

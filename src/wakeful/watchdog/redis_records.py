@@ -30,7 +30,7 @@ JOB_FIELDS: Final = (
 )  # fmt: skip
 NOT_FAILED_STATUSES: Final = ("active", "dormant", "completed")
 SESSION_STATUSES: Final = (*NOT_FAILED_STATUSES, "failed")
-# A job only moves forward: of two records the further one is the newer.
+# A job only moves forward: of two records the one with the later status is the newer.
 JOB_STATUSES: Final = ("pending", "running", "completed", "failed")
 _COLON: Final = "{&#58;}"
 _ESCAPED: Final = frozenset("/'?*^[]-{")
@@ -55,12 +55,12 @@ def parse_key(key: str) -> KeyParts | None:
 
 
 def session_key(project_key: str, session_id: str, status: str) -> str:
-    """Where popoto keeps the record of a session."""
+    """The key of a session's record, as popoto writes it."""
     return f"AgentSession:{escape_field(project_key)}:{escape_field(session_id)}:{status}"
 
 
 def escape_field(field: str) -> str:
-    """A field as a part of a key; `unescape_field` is the way back."""
+    """A field as a part of a key; `unescape_field` reverses it."""
     return "".join(_COLON if each == ":" else f"/{each}" if each in _ESCAPED else each for each in field)
 
 
@@ -81,7 +81,7 @@ def unescape_field(part: str) -> str:
 
 
 def decode_value(raw: object) -> Any:
-    """A field's value; None for what is missing or no msgpack."""
+    """The value of a field; None if it is missing or no msgpack."""
     if not isinstance(raw, bytes):
         return None
     try:
@@ -96,7 +96,7 @@ def encode_value(value: object) -> bytes:
 
 
 def session_of(key: str, fields: Sequence[object], strange: list[str]) -> QueuedSession | None:
-    """The session of a record with SESSION_FIELDS; None, and logged, if it cannot be acted on."""
+    """The session of a record with SESSION_FIELDS; None, and an entry in `strange`, if it has no valid one."""
     values = _Values(key, dict(zip(SESSION_FIELDS, fields, strict=True)), strange)
     parts = parse_key(key)
     if parts is None or all(field is None for field in fields):
@@ -119,7 +119,7 @@ def session_of(key: str, fields: Sequence[object], strange: list[str]) -> Queued
 
 
 def job_of(key: str, fields: Sequence[object], strange: list[str]) -> Job | None:
-    """The job of a record with JOB_FIELDS; None, and reported, if it is none."""
+    """The job of a record with JOB_FIELDS; None, and an entry in `strange`, if it is none."""
     values = _Values(key, dict(zip(JOB_FIELDS, fields, strict=True)), strange)
     parts = parse_key(key)
     if parts is None or all(field is None for field in fields):
@@ -172,7 +172,7 @@ class _Values:
     def _value(self, name: str) -> Any:
         raw = self._fields[name]
         value = decode_value(raw)
-        # In msgpack one byte says that there is no value.
+        # 0xc0 is msgpack's nil: the field has no value.
         if value is None and raw is not None and raw != b"\xc0":
             self._note_strange(name, "msgpack")
         return value

@@ -1,7 +1,7 @@
 """Decides what to do about a failed attempt at a queued task, and writes the note for the next attempt. Pure.
 
-The plan chooses; this module adds what is special to a queue: an agent cannot be steered through it, a job
-whose folder is gone cannot run, and a task whose one resume is spent is given up instead of held.
+The plan chooses; this module adds the rules of a queue. An agent cannot be steered through it. A job whose
+folder is gone cannot run. A task whose one resume is spent is given up instead of held.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ from wakeful.healing.case import CALLS_FILED_MAX, CALLS_HAPPENED, REMOTE_CALLS_N
 from wakeful.healing.plan import ACTING_STEPS, CaseHistory, HealingRules, HealingStep, Situation, plan
 from wakeful.judging import events as e
 from wakeful.judging.activity import Activity
-from wakeful.judging.findings import FindingCode, Verdict
+from wakeful.judging.findings import Verdict
 from wakeful.judging.folding import fold
 from wakeful.judging.interrupted_calls import InterruptedCall, classify
 from wakeful.judging.wording import format_length, format_time_of_day, quote
@@ -48,7 +48,7 @@ class QueueAction(StrEnum):
 
 
 class QueueDecision(Struct, frozen=True):
-    """The action and its reason. `told` is the text for the chat while the work waits."""
+    """The action and its reason. `chat_text` is the message to the chat while the work waits."""
 
     action: QueueAction
     reason: str
@@ -132,7 +132,8 @@ def choose(
 def _situation(verdict: Verdict, activity: Activity, effect: Effect | None, now: Instant) -> Situation:
     progress_at = activity.progress_at
     return Situation(
-        code=_code(verdict),
+        # The first finding names the problem.
+        code=verdict.findings[0].code,
         state=verdict.state,
         agent=verdict.agent,
         managed=True,
@@ -140,11 +141,6 @@ def _situation(verdict: Verdict, activity: Activity, effect: Effect | None, now:
         since_progress_seconds=now.seconds_since(progress_at) if progress_at is not None else 0.0,
         effect=effect,
     )
-
-
-def _code(verdict: Verdict) -> FindingCode:
-    """The first finding names the problem."""
-    return verdict.findings[0].code
 
 
 def _worst_effect(interrupted: Sequence[InterruptedCall]) -> Effect | None:
@@ -161,7 +157,7 @@ def revival_context(
     *,
     happened: bool = False,
 ) -> str:
-    """What the next attempt must know of this one. Everything an agent wrote in it is redacted and quoted."""
+    """The note about this attempt for the next one. Text that an agent wrote is redacted and quoted."""
     reasons = "; ".join(finding.summary for finding in verdict.findings)
     lines = [
         "Wakeful: an earlier attempt at this message ended before its work was done, and you take it up.",

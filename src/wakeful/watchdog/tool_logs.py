@@ -16,7 +16,7 @@ _Logs = dict[SessionId, tuple[LogFile, ToolUseReader]]
 
 
 class ToolLogFiles:
-    """Implements watchdog.queue.QueueSessionFiles for `<root>/<session id>/tool_use.jsonl`."""
+    """Implements QueueSessionFiles for `<root>/<session id>/tool_use.jsonl`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -25,10 +25,10 @@ class ToolLogFiles:
     def read(self, session_ids: Sequence[SessionId]) -> dict[SessionId, LogReading]:
         # Resolved at each read: the folder may appear, or be moved, meanwhile.
         root = os.path.realpath(self._root)
-        # If this read is abandoned, the next one must not use what it still stores.
+        # An abandoned read may still store its logs: it does so in this dict, which `forget` has replaced by then.
         logs = self._logs
-        found = {each: _new_events(logs, each, root) for each in session_ids}
-        return {each: reading for each, reading in found.items() if reading is not None}
+        readings = {each: _new_events(logs, each, root) for each in session_ids}
+        return {each: reading for each, reading in readings.items() if reading is not None}
 
     def forget(self, kept: Collection[SessionId]) -> None:
         self._logs = {each: log for each, log in self._logs.items() if each in kept}
@@ -40,7 +40,7 @@ class ToolLogFiles:
             return not stat.S_ISDIR(Path(path).stat().st_mode)
         except (FileNotFoundError, NotADirectoryError):
             return True
-        except OSError:  # closed to us, or a host that does not answer: unknown
+        except OSError:  # no permission, or a host that does not answer: unknown
             return False
 
 

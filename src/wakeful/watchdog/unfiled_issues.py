@@ -20,32 +20,32 @@ from wakeful.watchdog.queue import JobQueue
 EPISODE: Final = "forge"
 UNFILED_PREFIX: Final = "unfiled:"
 UNFILED_MAX: Final = 50
-# Where reports were kept before; issues' addresses are kept there as well.
+# Earlier versions stored reports under this prefix; it still has the addresses of issues.
 _LEGACY_PREFIX: Final = "issue:"
-UNFILED_ACTION_TEXT: Final = "wrote its event without one; it is filed later"
+UNFILED_ACTION_TEXT: Final = "logged the event without an issue; the issue is filed later"
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = json_decoder(IssueReport)
 log = logging.getLogger("wakeful.watchdog")
 
 
 class QueueIssueFallback(CycleObserver):
-    """Implements IssueTracker. `tell` gets the text; the queue stores that it was sent once."""
+    """Implements IssueTracker. `notify` gets the alert; an episode in the queue keeps it from being sent twice."""
 
     def __init__(
-        self, tracker: IssueTracker, jobs: JobQueue, clock: Clock, tell: Callable[[str], Awaitable[object]]
+        self, tracker: IssueTracker, jobs: JobQueue, clock: Clock, notify: Callable[[str], Awaitable[object]]
     ) -> None:
         self._issue_tracker = tracker
         self._jobs = jobs
         self._clock = clock
-        self._notify = tell
+        self._notify = notify
 
     async def file(self, report: IssueReport) -> FilingResult:
         filing = await self._issue_tracker.file(report)
         if filing.url is None:
-            # Keep it for later, unless too many wait: project names may come from outside.
+            # Store it for later, unless too many wait: project names may come from outside.
             name = f"{UNFILED_PREFIX}{report.project}"
-            owed = {each for each in await self._jobs.episodes() if each.startswith(UNFILED_PREFIX)}
-            if name in owed or len(owed) < UNFILED_MAX:
+            unfiled = {each for each in await self._jobs.episodes() if each.startswith(UNFILED_PREFIX)}
+            if name in unfiled or len(unfiled) < UNFILED_MAX:
                 await self._jobs.set_episode(name, _encode(report).decode())
             await self._on_failure(filing.words)
         else:
@@ -55,16 +55,16 @@ class QueueIssueFallback(CycleObserver):
 
     async def after_cycle(self) -> None:
         """File reports that any watchdog could not file before."""
-        for name, kept in (await self._jobs.episodes()).items():
+        for name, stored in (await self._jobs.episodes()).items():
             if name.startswith(UNFILED_PREFIX):
-                await self._file_stored(name, kept)
-            elif name.startswith(_LEGACY_PREFIX) and kept.startswith("{"):
-                await self._jobs.begin_episode(f"{UNFILED_PREFIX}{name.removeprefix(_LEGACY_PREFIX)}", kept)
+                await self._file_stored(name, stored)
+            elif name.startswith(_LEGACY_PREFIX) and stored.startswith("{"):
+                await self._jobs.begin_episode(f"{UNFILED_PREFIX}{name.removeprefix(_LEGACY_PREFIX)}", stored)
                 await self._jobs.end_episode(name)
 
-    async def _file_stored(self, name: str, kept: str) -> None:
+    async def _file_stored(self, name: str, stored: str) -> None:
         try:
-            report = _decode(kept)
+            report = _decode(stored)
         except msgspec.DecodeError:
             log.info("watchdog: a report about %s is of another version", name.removeprefix(UNFILED_PREFIX))
             await self._jobs.end_episode(name)
@@ -82,4 +82,4 @@ class QueueIssueFallback(CycleObserver):
 
     async def _on_success(self) -> None:
         if (since := (await self._jobs.episodes()).get(EPISODE)) and await self._jobs.end_episode(EPISODE):
-            await self._notify(resolved_text("no issue could be filed", iso(float(since))))
+            await self._notify(resolved_text("issue not filed", iso(float(since))))

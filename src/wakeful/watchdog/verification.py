@@ -6,8 +6,8 @@ in between, this module completes the events and actions that are missing.
 
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from typing import Final
-from uuid import uuid4
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,7 +27,7 @@ from wakeful.watchdog.notifications import (
     QueueSessionAlert,
 )
 from wakeful.watchdog.parts import WatchdogParts
-from wakeful.watchdog.queue import NextJobState, QueueRevival, QueueRevivalStage
+from wakeful.watchdog.queue import NextJobState, QueueRevival, QueueRevivalStage, claimed
 from wakeful.watchdog.rules import FAILURE_MESSAGE
 
 # A worker that was notified of a job takes it within this time, or the notification was lost.
@@ -39,11 +39,9 @@ log = logging.getLogger("wakeful.watchdog")
 
 
 class VerifiedRevivals(Struct, frozen=True):
-    """Sessions whose next job was not seen to work yet; and those whose next job ended well, or that continued
-    without it.
-    """
-
+    # The next job was not seen to work yet.
     reviving: set[SessionId]
+    # The next job ended well, or the session went on without it.
     recovered: set[SessionId]
 
 
@@ -61,39 +59,38 @@ class RevivalVerifier:
 
     async def verify(self, judged: Collection[JudgedAttempt]) -> VerifiedRevivals:
         cases = {each.watched.session.session_id: each for each in judged}
-        settled = set()
+        recovered = set()
         for revival in await self._jobs.open_revivals():
-            turn = await self._jobs.next_job_state(revival)
-            settle = await self._next_handler(revival, turn, cases.get(revival.session_id))
-            if settle is not None or revival.unwritten:
-                await self._run_claimed(revival, settle)
-            if settle is not None and turn in (NextJobState.COMPLETED, NextJobState.PENDING):
-                settled.add(revival.session_id)
+            state = await self._jobs.next_job_state(revival)
+            handler = await self._next_handler(revival, state, cases.get(revival.session_id))
+            if handler is not None or revival.unwritten:
+                await self._run_claimed(revival, handler)
+            if handler is not None and state in (NextJobState.COMPLETED, NextJobState.PENDING):
+                recovered.add(revival.session_id)
         still_open = await self._jobs.open_revivals()
         reviving = {
             revival.session_id for revival in still_open if revival.stage is not QueueRevivalStage.RUNNING
         }
-        return VerifiedRevivals(reviving, settled - {revival.session_id for revival in still_open})
+        return VerifiedRevivals(reviving, recovered - {revival.session_id for revival in still_open})
 
     async def _next_handler(
-        self, revival: QueueRevival, turn: NextJobState, case: JudgedAttempt | None
+        self, revival: QueueRevival, state: NextJobState, case: JudgedAttempt | None
     ) -> RevivalHandler | None:
-        """The handler for the state of its next job; None while nothing follows."""
+        """The handler for the state of its next job; None while there is nothing to do."""
         age_seconds = self._clock.now().wall - revival.began_at
-        if turn is NextJobState.FAILED:
-            return self._on_failed
+        if state is NextJobState.FAILED:
+            return partial(self._fail, outcome="ineffective: its next job failed")
         if revival.stage is QueueRevivalStage.RUNNING:
-            return self._close if turn in (NextJobState.COMPLETED, NextJobState.MISSING) else None
-        if turn is NextJobState.RUNNING:
+            return self._close if state in (NextJobState.COMPLETED, NextJobState.MISSING) else None
+        if state is NextJobState.RUNNING:
             # A running job is not yet a working session, and earlier entries may be the old attempt's.
             if revival.running_at is None:
                 return self._on_running
-            return (
-                self._on_working if case is not None and case.has_worked_since(revival.running_at) else None
-            )
-        if turn is NextJobState.COMPLETED:
+            has_worked = case is not None and case.has_worked_since(revival.running_at)
+            return self._on_working if has_worked else None
+        if state is NextJobState.COMPLETED:
             return self._on_completed
-        if turn is NextJobState.PENDING:
+        if state is NextJobState.PENDING:
             return self._withdraw if await self._is_continuing(revival) else None
         if revival.stage is QueueRevivalStage.FENCED:
             return self._enqueue if age_seconds > CLAIM_SECONDS and self._rules().may_act else None
@@ -103,27 +100,23 @@ class RevivalVerifier:
         """Whether the abandoned attempt still works while its next job waits."""
         if revival.job_id is None or revival.stage is not QueueRevivalStage.ENQUEUED or revival.stopped:
             return False
-        seen = await self._jobs.last_activity(revival), await self._judge.last_logged_at(revival.session_id)
-        if all(at is None or at <= revival.began_at for at in seen):
+        last_activity = await self._jobs.last_activity(revival)
+        last_logged_at = await self._judge.last_logged_at(revival.session_id)
+        if all(at is None or at <= revival.began_at for at in (last_activity, last_logged_at)):
             return False
         # Checked last: the activity may come from another run that has ended.
         return not await self._jobs.has_other_runs(revival)
 
-    async def _run_claimed(self, revival: QueueRevival, settle: RevivalHandler | None) -> None:
-        """Unless another watchdog or a healing has it, or had it since the check."""
-        token = uuid4().hex
-        if not await self._jobs.claim(revival.work, token, CLAIM_SECONDS):
-            return
-        try:
-            if await self._jobs.is_open(revival):
+    async def _run_claimed(self, revival: QueueRevival, handler: RevivalHandler | None) -> None:
+        """Run the handler, unless another watchdog or a healing has the revival, or changed it since the check."""
+        async with claimed(self._jobs, revival.work, CLAIM_SECONDS) as has_claim:
+            if has_claim and await self._jobs.is_open(revival):
                 revival = await self._write_if_missing(revival)
-                if settle is not None:
-                    await settle(revival)
-        finally:
-            await self._jobs.release_claim(revival.work, token)
+                if handler is not None:
+                    await handler(revival)
 
     async def _write_if_missing(self, revival: QueueRevival) -> QueueRevival:
-        """Write its events, if the watchdog that revived it was killed before."""
+        """Write its events, if the watchdog that revived it could not."""
         if not revival.unwritten:
             return revival
         action = ActionTaken.REVIVAL_ATTEMPTED
@@ -160,25 +153,22 @@ class RevivalVerifier:
         await self._jobs.close_revival(revival.work)
 
     async def _enqueue(self, revival: QueueRevival) -> None:
-        """The watchdog that began it was killed in between; the failed job is still there."""
+        """Make the next job from the failed one: the watchdog that began this was killed before."""
         await self._jobs.enqueue(revival, replace(revival, stage=QueueRevivalStage.ENQUEUED))
 
     async def _on_missing(self, revival: QueueRevival) -> None:
         if revival.stage is QueueRevivalStage.ENQUEUED and revival.job_id is None:
-            # Its queue took it and is another one: nothing more will be known.
+            # Another program's queue took it: its further state is unknown.
             await self._close(revival)
             log.warning("watchdog: %s: its revival stays unverified", revival.session_id)
             return
         await self._fail(revival, "ineffective: no next job was seen")
 
-    async def _on_failed(self, revival: QueueRevival) -> None:
-        await self._fail(revival, "ineffective: its next job failed")
-
     async def _fail(self, revival: QueueRevival, outcome: str) -> None:
-        """Closed last: a watchdog that is killed in between leaves it to the next one, and nothing is sent twice."""
-        said = await self._chat_sender.send_once(f"failure:{revival.work}", revival.chat_id, FAILURE_MESSAGE)
-        outcome = f"{outcome}; the chat: {said}"
-        if await self._write_events(revival, CriticalEventKind.REVIVAL_FAILED, outcome, action_of(said)):
+        """Report the failure, then close the revival: after a kill in between, the next watchdog continues."""
+        sent = await self._chat_sender.send_once(f"failure:{revival.work}", revival.chat_id, FAILURE_MESSAGE)
+        outcome = f"{outcome}; the chat: {sent}"
+        if await self._write_events(revival, CriticalEventKind.REVIVAL_FAILED, outcome, action_of(sent)):
             await self._jobs.close_revival(revival.work)
             await self._notify_operator(revival, outcome)
 
@@ -205,7 +195,7 @@ class RevivalVerifier:
 
     async def _notify_operator(self, revival: QueueRevival, outcome: str) -> None:
         body = AlertBody(
-            what=f"{revival.project_key}: it was revived, and that came to nothing ({revival.reason})",
+            what=f"{revival.project_key}: resuming it had no effect ({revival.reason})",
             where=f"session {revival.session_id}, in {self._jobs.address}",
             since=revival.began_at,
             did=outcome,

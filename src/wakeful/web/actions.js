@@ -7,13 +7,13 @@ import { aboutCall, called } from "/rows.js";
 const BY = "web page";
 const LENGTHS = { "2h": ["2 hours", 7200], "30m": ["30 minutes", 1800], "8h": ["8 hours", 28800], "1d": ["one day", 86400] };
 const EXPECTED = [
-  ["ok", "It was fine"], ["dead", "It was dead"], ["silent", "It had gone silent"], ["loop", "It ran in circles"],
-  ["error_cascade", "It failed again and again"], ["runaway", "It ran away"],
+  ["ok", "It was fine"], ["dead", "It was dead"], ["silent", "It had gone silent"], ["loop", "It was looping"],
+  ["error_cascade", "Its calls failed repeatedly"], ["runaway", "It used too many calls or tokens"],
 ];
 // As `judging/available_actions.py` says them; a person who looked may go on all the same.
 export const OBSERVING = "the mode is observe: Wakeful acts on nothing";
 const HELD = "a call was cut off that may have happened elsewhere: a person has to look first";
-const FOUND = "Wakeful only found it; adopt it first";
+const FOUND = "not managed by Wakeful; adopt it first";
 
 /**
  * The row of buttons, and below it why some are refused; without `post`, which needs this tab's own login, the commands
@@ -48,23 +48,24 @@ function order(offer, record, post) {
   };
 }
 
-/** Every act of the page, with the reason where it is not to be had. What a record does not name is not to be had. */
+/** Every action of the page, with the reason where it is unavailable. An action that the record does not name is unavailable. */
 function offers(record, mute, question) {
   const acts = new Map(record.actions.map((action) => [action.name, action]));
   const hosted = acts.get("restart");
+  const adopting = acts.get("adopt");
   return [
     ...(question ? [reply(record, question, "allow", "Allow"), reply(record, question, "deny", "Deny")] : []),
-    hosted ? restart(record, hosted) : revive(record, acts.get("revive")),
+    hosted ? restart(record, hosted) : revive(record, acts.get("revive"), adopting),
     acts.get("revive")?.reason === HELD ? looked(record) : null,
-    stop(record, acts.get("stop"), hosted),
-    hosted ? null : record.managed ? release(record, acts.get("release")) : adopt(record, acts.get("adopt")),
+    stop(record, acts.get("stop"), adopting, hosted),
+    hosted ? null : record.managed ? release(record, acts.get("release")) : adopt(record, adopting),
     mute ? unmute(record, mute) : silence(record),
     wrong(record),
   ].filter(Boolean).map((offer) => ({ body: () => ({}), tell: (answer) => answer, ...offer }));
 }
 
 function reply(record, question, name, label) {
-  const consequence = name === "allow" ? "It does what it asks for, this once." : "It is told no, and decides how to go on.";
+  const consequence = name === "allow" ? "The agent makes this call once." : "The agent gets a refusal and decides how to continue.";
   return {
     name, label, grave: name === "allow", title: `${label} it?`, reason: "",
     argv: [...ours("answer", record), name, "--question", question.id],
@@ -74,13 +75,17 @@ function reply(record, question, name, label) {
   };
 }
 
-const refusal = (action) => (action?.allowed ? "" : (action?.reason ?? FOUND));
+/** Why an action is unavailable. If the record does not name it, the session is not managed; `adopting` says whether that can change. */
+function refusal(action, adopting) {
+  if (action) return action.allowed ? "" : action.reason;
+  return adopting?.allowed === false ? adopting.reason : FOUND;
+}
 
-function revive(record, action) {
-  const yes = { label: "I looked: revive it all the same", grave: true };
+function revive(record, action, adopting) {
+  const yes = { label: "I checked: resume anyway", grave: true };
   return {
-    name: "revive", label: "Revive", argv: action?.argv, reason: refusal(action),
-    consequence: "Its conversation goes on: the old process is seen to be gone first, and the agent is told what was cut off.",
+    name: "revive", label: "Resume", argv: action?.argv, reason: refusal(action, adopting),
+    consequence: "The conversation continues in a new process, with a note about the interrupted call. Wakeful first checks that the old process is gone.",
     body: () => ({ by: BY }),
     // What was cut off may have happened elsewhere: a person's yes is a click of its own.
     instead: (problem, post) => (problem.code?.startsWith("held") ? { ...yes, give: () => post({ by: BY, approved: true }), instead: null } : null),
@@ -90,9 +95,9 @@ function revive(record, action) {
 /** A person's yes to what may have happened is a click of its own, and answers the checkpoint. */
 function looked(record) {
   return {
-    name: "looked", label: "I looked: revive", grave: true, argv: [...ours("revive", record), "--yes"], reason: "",
+    name: "looked", label: "I checked: resume", grave: true, argv: [...ours("resume", record), "--yes"], reason: "",
     path: `/api/sessions/${encodeURIComponent(record.id)}/revive`,
-    consequence: "You saw whether what was cut off has happened. Its conversation goes on, and its agent may do it again.",
+    consequence: "You checked whether the interrupted call took effect. The conversation continues, and the agent may repeat the call.",
     body: () => ({ by: BY, approved: true }),
   };
 }
@@ -101,18 +106,18 @@ function looked(record) {
 function restart(record, action) {
   return {
     name: "restart", label: "Restart session", argv: action.argv, reason: refusal(action), path: ofAgent(record, "restart-session"),
-    consequence: `Agent ${record.agent} begins a new session where the old one ended.`,
-    tell: (answer) => told(answer, "It runs again."),
+    consequence: `Agent ${record.agent} starts a new session in place of the old one.`,
+    tell: (answer) => told(answer, "The session is restarted."),
   };
 }
 
-function stop(record, action, hosted) {
-  const grave = { label: "Yes, in the middle of its turn", grave: true };
+function stop(record, action, adopting, hosted) {
+  const grave = { label: "Stop during the turn", grave: true };
   return {
-    name: "stop", label: "Stop", grave: true, argv: action?.argv, reason: refusal(action),
+    name: "stop", label: "Stop", grave: true, argv: action?.argv, reason: refusal(action, adopting),
     consequence: hosted
-      ? `Agent ${record.agent} is stopped: its session is ended, and its container, if it has one, is removed.`
-      : "Its agent is ended, gently first, with the tools it left behind. A person's stop is final: nothing revives it.",
+      ? `Agent ${record.agent} stops: Wakeful ends its session and removes its container, if it has one.`
+      : "Wakeful ends the agent process and the tools it left behind, gently at first. After your stop, Wakeful does not resume the session by itself.",
     ...(hosted && {
       path: ofAgent(record, "stop"),
       tell: (answer) => told(answer, `Agent ${record.agent} is stopped.`),
@@ -124,27 +129,27 @@ function stop(record, action, hosted) {
 const ofAgent = (record, order) => `/api/agents/${encodeURIComponent(record.agent)}/${order}`;
 
 function adopt(record, action) {
-  // Records offer it where something is wrong; whoever lives can be handed over at any time.
-  const possible = action?.allowed || record.session_alive;
+  // Records offer it where something is wrong, and refuse it where it cannot be; any other living session can be handed over.
+  const possible = action?.allowed ?? record.session_alive;
   return {
-    name: "adopt", label: "Adopt", argv: ours("adopt", record), reason: possible ? "" : "its process was not seen",
-    consequence: "Wakeful may then act on it: bring it back when it dies, stop it when you say so. You can take it back at any time.",
-    tell: (answer) => told(answer, "It is managed now."),
+    name: "adopt", label: "Adopt", argv: ours("adopt", record), reason: possible ? "" : (action?.reason ?? "its process was not found"),
+    consequence: "Wakeful may then act on the session: resume it when it crashes, stop it when you ask. You can release it at any time.",
+    tell: (answer) => told(answer, "The session is managed now."),
   };
 }
 
 function release(record, action) {
   return {
-    name: "release", label: "Release", argv: ours("release", record), reason: action?.allowed ? "" : (action?.reason ?? "not now"),
-    consequence: "Wakeful goes on watching it and touches it no more. Its agent goes on.",
-    tell: (answer) => told(answer, "It is only watched now."),
+    name: "release", label: "Release", argv: ours("release", record), reason: action?.allowed ? "" : (action?.reason ?? "not possible now"),
+    consequence: "Wakeful keeps watching the session and no longer acts on it. The agent keeps running.",
+    tell: (answer) => told(answer, "The session is watched only now."),
   };
 }
 
 function silence(record) {
   return {
     name: "mute", label: "Mute", argv: muting(record, "2h"), reason: "",
-    consequence: "Nothing is told about it for a while. Watching and healing go on.",
+    consequence: "Wakeful sends no alerts about it for this time. Watching and healing continue.",
     fields: [choiceField("length", "For", Object.entries(LENGTHS).map(([length, [words]]) => [length, words]))],
     spell: ({ length }) => muting(record, length),
     body: ({ length }) => ({ for_seconds: LENGTHS[length][1], by: BY }),
@@ -155,25 +160,25 @@ function silence(record) {
 function unmute(record, mute) {
   return {
     name: "unmute", label: "Unmute", argv: ["wakeful", "unmute", record.id], reason: "", path: "/api/unmute",
-    consequence: `It was muted by ${mute.by}. From now on it is told about again.`,
+    consequence: `Muted by ${mute.by}. Wakeful sends alerts about it again.`,
     body: () => ({ kind: "session", value: record.id }),
-    tell: (answer) => told(answer, "It is told about again."),
+    tell: (answer) => told(answer, "Unmuted."),
   };
 }
 
 function wrong(record) {
   return {
-    name: "wrong", label: "This was wrong", title: "What should Wakeful have said?", yes: "Keep it", argv: ours("wrong", record), reason: "",
-    consequence: `Wakeful said ${record.state}, ${record.health}. What it saw is kept on this machine, redacted, as a case to test the rules with.`,
-    fields: [choiceField("expect", "It should have said", EXPECTED), textField("note", "Why (optional)")],
+    name: "wrong", label: "This was wrong", title: "What should Wakeful have reported?", yes: "Save", argv: ours("wrong", record), reason: "",
+    consequence: `Wakeful reported ${record.state}, ${record.health}. It saves the evidence on this machine, redacted, as a case to test the rules.`,
+    fields: [choiceField("expect", "Correct verdict", EXPECTED), textField("note", "Why (optional)")],
     spell: ({ expect, note }) => [...ours("wrong", record), "--expect", expect, ...(note ? ["--note", note] : [])],
     body: ({ expect, note }) => ({ expect, note }),
-    tell: (answer) => told(answer, `Kept in ${answer.body.path}. Thank you.`),
+    tell: (answer) => told(answer, `Saved in ${answer.body.path}. Thank you.`),
   };
 }
 
 const muting = (record, length) => ["wakeful", "mute", record.id, "--for", length];
-const ours = (act, record) => ["wakeful", "session", act, record.id];
+const ours = (act, record) => ["wakeful", ...(act === "wrong" ? ["session"] : []), act, record.id];
 const told = (answer, words) => (answer.ok ? { ok: true, body: { told: words } } : answer);
 
 /** Hand several over, one after another; what was refused is named. */

@@ -19,10 +19,10 @@ const ORDERS = {
   stopping: [],
 };
 const WORDS = {
-  start: { label: "Start", consequence: "It is started as it is declared, and shown as running once it was seen ready." },
-  stop: { label: "Stop", grave: true, consequence: "Its session is ended, and its container, if it has one, is removed." },
-  teardown: { label: "Tear down", grave: true, consequence: "What is left of it is ended, and its container, if it has one, is removed. Its conversation can be resumed later." },
-  "restart-session": { label: "Restart session", consequence: "A new session is begun where the old one ended; a container stays." },
+  start: { label: "Start", consequence: "Wakeful starts the agent as declared and shows it as running when it is ready." },
+  stop: { label: "Stop", grave: true, consequence: "Wakeful ends its session and removes its container, if it has one." },
+  teardown: { label: "Tear down", grave: true, consequence: "Wakeful ends what still runs and removes its container, if it has one. You can resume the conversation later." },
+  "restart-session": { label: "Restart session", consequence: "Wakeful starts a new session in place of the old one. A container stays." },
 };
 const COMMANDS = {
   start: (name) => ["wakeful", "agent", "start", name],
@@ -92,7 +92,7 @@ function card(record, post, refusal) {
 }
 
 function place(record) {
-  const alive = element("span", "soft", record.session_alive ? "its session was seen alive" : "no session was seen alive");
+  const alive = element("span", "soft", record.session_alive ? "session alive" : "no live session");
   const link = record.session_id ? inward(shortId(record.session_id), sessionAddress(record.session_id)) : null;
   return holding("p", "agent-place", alive, link);
 }
@@ -125,8 +125,8 @@ function order(name, record, post) {
     title: `${WORDS[name].label} ${record.name}?`,
     argv: COMMANDS[name](record.name),
     give: () => give({}),
-    instead: (problem) => (problem.code === "agent-busy" ? { label: "Yes, in the middle of its turn", grave: true, give: () => give({ yes: true }) } : null),
+    instead: (problem) => (problem.code === "agent-busy" ? { label: "Stop during the turn", grave: true, give: () => give({ yes: true }) } : null),
   };
 }
 
-const told = (answer) => (answer.ok ? { ok: true, body: { told: `It is ${answer.body.state}.` } } : answer);
+const told = (answer) => (answer.ok ? { ok: true, body: { told: `The agent is ${answer.body.state}.` } } : answer);

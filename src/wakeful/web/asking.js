@@ -26,7 +26,7 @@ function parts({ title, consequence, argv, fields = [], spell = () => argv }) {
 
 function sameInTerminal(fields, spell) {
   const spelled = () => command(spell(valuesIn(fields)), "do the same");
-  const place = holding("p", "same", element("span", "", "The same in a terminal"), spelled());
+  const place = holding("p", "same", element("span", "", "In a terminal"), spelled());
   for (const field of fields) field.addEventListener("input", () => place.lastChild.replaceWith(spelled()));
   return place;
 }
@@ -41,7 +41,7 @@ function offer(order, dialog, said, buttons) {
 
 async function carryOut(order, dialog, said, buttons) {
   for (const each of buttons.children) each.disabled = true;
-  said.textContent = "Waiting for what comes of it…";
+  said.textContent = "Waiting for the result…";
   said.dataset.outcome = "";
   const answer = await order.give(valuesIn(order.fields ?? [])).catch(() => null);
   if (!dialog.open) return;
@@ -55,12 +55,15 @@ async function carryOut(order, dialog, said, buttons) {
   close.focus();
 }
 
-/** What Wakeful says came of it; it says so itself where it saw nothing. */
+// Values of the interface, as people read them; a confirmed result needs no word.
+const OUTCOMES = { recovered: "", unverified: "unconfirmed", ineffective: "no effect", declined: "refused" };
+
+/** The result of an action in words. */
 function outcome(answer) {
-  if (!answer) return "Wakeful did not answer. Nobody knows whether it was done: look before you try again.";
+  if (!answer) return "Wakeful did not answer. The action may have run: check before you try again.";
   const { words, outcome: seen, detail, told } = answer.body;
   if (!answer.ok) return detail;
-  return told ?? ([seen, words].filter(Boolean).join(": ") || "Done.");
+  return told ?? ([OUTCOMES[seen] ?? seen, words].filter(Boolean).join(": ") || "Done.");
 }
 
 /** The first option is what stands there before anybody chose. */

@@ -57,7 +57,7 @@ export class Checkpoints {
     const doubts = element("ul", "doubts");
     doubts.append(...record.may_have.map((line) => element("li", "", line)));
     const choices = element("div", "choices");
-    made.append(head, element("p", "", "May have happened already:"), doubts, choices);
+    made.append(head, element("p", "", "May have taken effect already:"), doubts, choices);
     this.#offer(record, choices);
     return made;
   }
@@ -89,7 +89,7 @@ export class Checkpoints {
     place.replaceChildren(element("p", "", "…"));
     const { path, order } = ordered(choice.name);
     const answer = await this.#post(`/api/checkpoints/${record.number}/${path}`, order).catch(() => null);
-    const words = answer ? (answer.ok ? answer.body.words : answer.body.detail) : "Wakeful did not answer.";
+    const words = answer ? (answer.ok ? answer.body.words : answer.body.detail) : "Wakeful did not answer. The decision may have been stored: check before you try again.";
     const said = element("p", "consequence", words);
     said.setAttribute("role", "status");
     // What was refused is offered again; what was decided goes with the next list.

@@ -29,19 +29,19 @@ export function button(label, act, className = "button") {
   return made;
 }
 
-/** A button that says why it is not to be had. Not `disabled`: who cannot see the reason must be able to reach and hear it. */
+/** A button that is unavailable, with the reason. Not `disabled`: keyboard and screen reader must reach the reason. */
 export function refused(made, label, reason) {
   made.setAttribute("aria-disabled", "true");
-  made.setAttribute("aria-label", `${label}: not now, ${reason}`);
+  made.setAttribute("aria-label", `${label}: unavailable, ${reason}`);
   made.title = reason;
   return made;
 }
 
-/** What is not to be had, each reason once, for everybody to read: [[label, reason]]. */
+/** The unavailable actions, each reason once: [[label, reason]]. */
 export function refusals(pairs) {
   const labels = Map.groupBy(pairs, ([, reason]) => reason);
   return [...labels].map(([reason, those]) => holding(
-    "p", "refusal", element("b", "", `${those.map(([label]) => label).join(", ")} not now`), ` ${reason}`,
+    "p", "refusal", element("b", "", `${those.map(([label]) => label).join(", ")} unavailable`), ` ${reason}`,
   ));
 }
 

@@ -14,7 +14,7 @@ export function drawIncidents({ list, empty }, incidents, past) {
 
 function card(incident) {
   const open = !incident.resolved_at;
-  const state = element("span", "incident-state", open ? "open" : "over");
+  const state = element("span", "incident-state", open ? "open" : "resolved");
   state.dataset.open = String(open);
   const head = holding("p", "incident-head", state, element("span", "badge", CAUSES[incident.cause] ?? words(incident.cause)),
     holding("span", "age", "since ", moment(incident.opened_at), ...(open ? [] : [`, for ${age(incident.opened_at, Date.parse(incident.resolved_at))}`])));
@@ -24,8 +24,13 @@ function card(incident) {
   return made;
 }
 
-const said = ({ did }) => (did ? holding("p", "did", element("b", "", "Wakeful"), " ", ...spoken(did)) : null);
-const until = ({ until: end }) => (end ? holding("p", "soft", "Its cause ends by itself at ", moment(end), ".") : null);
+const NO_ACTION = "no action: ";
+const said = ({ did }) => {
+  if (!did) return null;
+  const isNone = did.startsWith(NO_ACTION);
+  return holding("p", "did", element("b", "", isNone ? "No action:" : "Action:"), " ", ...spoken(isNone ? did.slice(NO_ACTION.length) : did));
+};
+const until = ({ until: end }) => (end ? holding("p", "soft", "The cause ends by itself at ", moment(end), ".") : null);
 
 function members({ members: all }) {
   if (!all.length) return null;

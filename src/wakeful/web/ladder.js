@@ -5,11 +5,11 @@ import { words } from "/rows.js";
 
 const RUNGS = { runtime: "tmux server", agent_process: "agent process", pane_process: "pane process" };
 const MARKS = { alive: "", broken: "✕", unknown: "?", not_applicable: "" };
-const HOLDS = { alive: "holds", broken: "gone, too", unknown: "not known", not_applicable: "not used" };
+const HOLDS = { alive: "alive", broken: "gone too", unknown: "unknown", not_applicable: "not used" };
 
 export function drawLadder(rungs) {
   const list = element("ol", "ladder");
-  list.setAttribute("aria-label", "Ladder of liveness, from the host inwards");
+  list.setAttribute("aria-label", "Liveness levels, from the host to the session's progress");
   const deepest = rungs.findLastIndex((each) => each.hold === "alive");
   const first = rungs.findIndex((each) => each.hold === "broken");
   const green = first < 0 ? deepest : Math.min(first, deepest);

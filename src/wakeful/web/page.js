@@ -21,7 +21,7 @@ const UNPROVEN_MS_MAX = 25000;
 // What is not pushed is asked for again this long after a change.
 const SETTLED_MS = 700;
 const ANNOUNCED_MAX = 3;
-const LOGIN_OVER = "This login is over: Wakeful was started anew, or it was a week ago.";
+const LOGIN_OVER = "Session expired (Wakeful restarted, or a week has passed).";
 
 const roster = new Roster();
 let overview = null;
@@ -120,7 +120,7 @@ function announce(records) {
   if (!records.length) return;
   const named = records.slice(0, ANNOUNCED_MAX).map((record) => `${record.project || record.id}: ${doing(record)}`);
   const left = records.length - named.length;
-  setText(byId("announcer"), [...named, ...(left ? [`${left} more need you`] : [])].join(". "));
+  setText(byId("announcer"), [...named, ...(left ? [left === 1 ? "1 more needs you" : `${left} more need you`] : [])].join(". "));
 }
 
 function proven() {
@@ -190,8 +190,8 @@ const link = new Link({
   lost() {
     setLink("lost", "connection lost");
     const words = provenAt
-      ? `Connection lost, data from ${hourAndMinute(provenAt)}. Nothing here is known to be true now. Trying again…`
-      : "Wakeful does not answer. Trying again… `wakeful up` starts it.";
+      ? `Connection lost. Last update ${hourAndMinute(provenAt)}; this page may be out of date. Reconnecting…`
+      : "Wakeful does not answer. Reconnecting… Start it with `wakeful up`.";
     redraw(byId("banner"), words, () => spoken(words));
     byId("banner").hidden = false;
     drawAround();
@@ -212,8 +212,8 @@ const link = new Link({
 list.adopting = (found) => confirmed({
   title: found.length === 1 ? "Adopt 1 session?" : `Adopt ${found.length} sessions?`,
   label: "Adopt",
-  argv: found.length === 1 ? ["wakeful", "session", "adopt", found[0].id] : null,
-  consequence: `Wakeful may then act on them: bring them back when they die. ${found.map((record) => record.project || record.id).slice(0, 12).join(", ")}`,
+  argv: found.length === 1 ? ["wakeful", "adopt", found[0].id] : null,
+  consequence: `Wakeful may then act on them, such as resume them when they crash: ${found.map((record) => record.project || record.id).slice(0, 12).join(", ")}`,
   give: () => adoptAll(found, guarded(post)),
 });
 list.canAdopt = post !== null;

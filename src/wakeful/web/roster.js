@@ -79,7 +79,7 @@ export class Roster {
   }
 }
 
-const isFound = (record) => !record.managed && record.session_alive;
+const isFound = (record) => !record.managed && record.session_alive && record.actions.find((action) => action.name === "adopt")?.allowed !== false;
 
 function counted(rows) {
   const projects = new Set();

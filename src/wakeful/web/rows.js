@@ -66,9 +66,9 @@ export function doing(record) {
   const [wait, ...others] = record.expected_waits;
   if (wait) return waitText(wait) + (others.length ? ` (+${others.length} more)` : "");
   if (record.state === "idle") return record.asks ? `asks: ${record.asks.untrusted}` : "ready for a prompt";
-  if (record.state === "detached") return "done, and no way leads to it for a prompt";
-  if (record.health === "unknown") return record.broken_at ? "ended, and no log says how" : "no process seen";
-  return record.state === "stopped" ? "ended, nothing wrong" : "";
+  if (record.state === "detached") return "done; cannot receive a prompt";
+  if (record.health === "unknown") return record.broken_at ? "ended, cause not logged" : "no process found";
+  return record.state === "stopped" ? "ended normally" : "";
 }
 
 /** `14:03`; with the day where that is another one. */

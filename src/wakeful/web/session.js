@@ -12,7 +12,7 @@ const CALLS_SHOWN = 12;
 const PAST_SHOWN = 14;
 // A page of transitions has a thousand; who has more is drawn from the newest of these.
 const PAGES_MAX = 20;
-const ENDS = { ok: "came back", error: "failed", refused: "refused", open: "running", waiting: "waiting for you", cut_off: "cut off", unseen: "no result seen" };
+const ENDS = { ok: "done", error: "failed", refused: "refused", open: "running", waiting: "waiting for you", cut_off: "interrupted", unseen: "result unknown" };
 
 export class SessionView {
   #timeline = new Timeline(byId("timeline"));
@@ -107,7 +107,7 @@ export class SessionView {
     redraw(byId("session-step"), why.command, () => [
       holding("p", "", element("b", "", "Next step"), " ", ...spoken(why.command_text)),
       ...(why.command[1] === "checkpoint" ? [inward("Decide here", "/?view=decisions", "button small")] : []),
-      command(why.command, "go on"),
+      command(why.command, "take the next step"),
     ]);
   }
 
@@ -134,7 +134,7 @@ export class SessionView {
 }
 
 function callLines(newest, older, record, showAll) {
-  if (!newest.length) return [element("li", "soft", "Its log names no calls.")];
+  if (!newest.length) return [element("li", "soft", "The log has no calls.")];
   const lines = newest.map((call) => callLine(call, record));
   return older ? [...lines, holding("li", "soft", button(`Show ${older} older`, showAll, "button small"))] : lines;
 }
@@ -150,15 +150,15 @@ function standing(record) {
 }
 
 function hands({ managed, actions }) {
-  if (!managed) return "found: Wakeful only tells";
-  return actions.some(({ reason }) => reason === OBSERVING) ? "managed, but the mode is observe" : "managed: Wakeful may act";
+  if (!managed) return "watched only";
+  return actions.some(({ reason }) => reason === OBSERVING) ? "managed, but the mode is observe" : "managed";
 }
 
 function facts(record) {
   const told = [
     ["Session", record.id], ["Provider", record.provider], ["Agent", record.agent], ["Host", record.host], ["Folder", record.cwd],
-    ["Process", record.pid && String(record.pid)], ["Attempt", String(record.attempt)], ["Seen by", record.source],
-    ["Waking", record.eligible_for_wake ? "may be woken" : `not now: ${words(record.ineligibility_reason ?? "unknown")}`],
+    ["Process", record.pid && String(record.pid)], ["Attempt", String(record.attempt)], ["Log source", record.source],
+    ["Wake", record.eligible_for_wake ? "possible" : `not possible: ${words(record.ineligibility_reason ?? "unknown")}`],
   ];
   const times = [["Started", record.started_at], ["Last activity", record.last_activity_at], ["Last seen alive", record.last_presence_at]];
   return [
@@ -174,12 +174,12 @@ function reasons(why) {
   const parts = [];
   for (const rule of why.fired) parts.push(ruleCard("fired", rule.code, rule.summary, rule.rule, rule.evidence, rule.untrusted));
   for (const rule of why.held_back) {
-    const held = `held back by ${rule.by}: ${rule.evidence}`;
+    const held = `suppressed by ${rule.by}: ${rule.evidence}`;
     parts.push(ruleCard("held", rule.code, held, rule.rule, [], [rule.untrusted].filter(Boolean)));
   }
   const readings = holding("ul", "readings", ...why.evidence.map(reading));
-  const changes = why.next_change_at ? ["By time alone this can change at ", moment(why.next_change_at), "."] : ["This changes only when something happens."];
-  parts.push(element("h4", "", "What was seen"), readings, holding("p", "soft", ...changes, ` Rules ${why.rule_version}.`));
+  const changes = why.next_change_at ? ["Without new activity, this can next change at ", moment(why.next_change_at), "."] : ["Valid until new activity."];
+  parts.push(element("h4", "", "Evidence"), readings, holding("p", "soft", ...changes, ` Rules ${why.rule_version}.`));
   return parts;
 }
 
@@ -222,7 +222,7 @@ function pastLines(id, transitions, incidents, acts) {
   for (const incident of incidents) {
     const fate = incident.members.find((member) => member.id === id).words;
     lines.push({ at: incident.opened_at, text: `Incident: ${incident.words}`, kind: "incident" });
-    if (incident.resolved_at) lines.push({ at: incident.resolved_at, text: `Incident over: ${fate}`, kind: "incident" });
+    if (incident.resolved_at) lines.push({ at: incident.resolved_at, text: `Incident resolved: ${fate}`, kind: "incident" });
   }
   for (const act of acts) lines.push({ at: act.at, text: `Wakeful: ${act.words}`, kind: "act" });
   return lines.sort((one, other) => (one.at < other.at ? 1 : -1));

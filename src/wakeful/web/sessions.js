@@ -48,7 +48,7 @@ export class SessionList {
     this.table.show(rows);
     const { older } = this.#roster;
     byId("more").hidden = !older;
-    setText(byId("more"), `${older} older ${older === 1 ? "session is" : "sessions are"} folded: wakeful ls --all`);
+    setText(byId("more"), `${older} older ${older === 1 ? "session is" : "sessions are"} not shown: wakeful ls --all`);
   }
 
   tick(now) {
@@ -105,17 +105,17 @@ export class SessionList {
     byId("empty").hidden = shown > 0;
     byId("table").hidden = shown === 0;
     byId("empty-all").hidden = !narrowed;
-    setText(byId("empty-title"), narrowed ? "Nothing fits this search" : "No agent is at work here");
+    setText(byId("empty-title"), narrowed ? "No session matches" : "No agent sessions");
     sayIn("empty-text", narrowed
-      ? `None of ${this.#roster.size.toLocaleString("en")} sessions fits.`
-      : "Start Claude Code or Codex in any terminal and it appears here by itself. `wakeful demo` shows six scripted agents for a minute, `wakeful doctor` says what Wakeful looks at.");
+      ? `None of the ${this.#roster.size.toLocaleString("en")} sessions matches these filters.`
+      : "Start Claude Code or Codex in any terminal; the session appears here. `wakeful demo` shows six scripted agents for a minute. `wakeful doctor` lists the logs that Wakeful reads.");
   }
 
   #drawHint() {
     const { found, managed } = this.#roster.census();
     const helps = found > 0 && managed === 0 && localStorage.getItem(HINT_CLOSED) === null;
     byId("hint").hidden = !helps;
-    sayIn("hint-text", `${found} found, 0 managed: Wakeful will only tell you. ${this.canAdopt ? "Adopt?" : "`wakeful session adopt ID` hands one over."}`);
+    sayIn("hint-text", `${found} watched only, 0 managed: Wakeful sends alerts but does not act. ${this.canAdopt ? "Adopt?" : "To change that: `wakeful adopt NAME`."}`);
     byId("hint-adopt").hidden = !this.canAdopt;
   }
 

@@ -5,14 +5,14 @@ const OVER = new Set(["ok", "error", "refused"]);
 /** Every kind of span, in the order of the legend, with its name. */
 export const KINDS = {
   working: "working",
-  model: "waiting for model",
-  tool: "in a tool",
+  model: "waiting for the model",
+  tool: "running a tool",
   person: "waiting for you",
   idle: "idle",
-  trouble: "in trouble",
+  trouble: "stuck",
   silent: "silent",
   dead: "dead",
-  unknown: "not known",
+  unknown: "unknown",
   stopped: "stopped",
 };
 

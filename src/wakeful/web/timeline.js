@@ -130,13 +130,13 @@ function legend(sums, missing) {
     key.setAttribute("aria-hidden", "true");
     return holding("li", "", key, element("span", "", KINDS[kind]), element("span", "age", span(ms)));
   });
-  if (missing) items.push(element("li", "", `${missing.toLocaleString("en")} changes left out`));
+  if (missing) items.push(element("li", "", `${missing.toLocaleString("en")} changes not stored`));
   return holding("ul", "legend", ...items);
 }
 
 function inWords(spans, from, to) {
   const sums = totals(spans, from).map(([kind, ms]) => `${KINDS[kind]} ${span(ms)}`);
-  return `Timeline from ${at(from)} to ${at(to)}: ${sums.join(", ") || "nothing known"}.`;
+  return `Timeline from ${at(from)} to ${at(to)}: ${sums.join(", ") || "no data"}.`;
 }
 
 function told(text) {

@@ -264,7 +264,7 @@ def lease_alert(work: WorkItem, words: str, action: ActionTaken, did: str, now: 
         where=f"work {work.id}{f', session {work.session_id}' if work.session_id else ''}",
         since=now,
         did=did,
-        otherwise="a second failure is given up" if revived else "it stays failed",
+        otherwise="after a second failure Wakeful gives up" if revived else "it stays failed",
         command=f"wakeful work show {_revival_id(work) if revived else work.id}",
     )
 
@@ -273,17 +273,17 @@ def _action_text(
     work: WorkItem, calls: Sequence[str] | None, decision: HealingDecision
 ) -> tuple[ActionTaken, str]:
     """The action on a task, and its text."""
-    cut_off = f"a call was cut off that may have had effects elsewhere: {'; '.join(calls)}" if calls else ""
+    cut_off = f"an interrupted call may have had effects elsewhere: {'; '.join(calls)}" if calls else ""
     if decision.step is HealingStep.HOLD:
-        unseen = "no session of it is known, so nobody can tell what it did"
-        return ActionTaken.HELD_FOR_APPROVAL, f"held: {cut_off or unseen}"
+        unseen = "its session is unknown, and so is what it did"
+        return ActionTaken.HELD_FOR_APPROVAL, f"no action: {cut_off or unseen}"
     if decision.step is HealingStep.GIVE_UP:
         return ActionTaken.NONE, f"gave up: {decision.reason}"
     if decision.step not in ACTING_STEPS:
-        return ActionTaken.NONE, f"nothing: {'; '.join(filter(None, (decision.reason, cut_off)))}"
+        return ActionTaken.NONE, f"no action: {'; '.join(filter(None, (decision.reason, cut_off)))}"
     if not _is_revivable(work):
-        return ActionTaken.NONE, f"nothing: its {work.attempts_max} attempts are spent"
-    return ActionTaken.REVIVAL_ATTEMPTED, f"queued it once more as {_revival_id(work)}"
+        return ActionTaken.NONE, f"no action: its {work.attempts_max} attempts are used up"
+    return ActionTaken.REVIVAL_ATTEMPTED, f"queued it again as {_revival_id(work)}"
 
 
 def _is_revivable(work: WorkItem) -> bool:

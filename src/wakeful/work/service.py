@@ -40,7 +40,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class EmptyPrompt(OperatorError):
-    """The prompt has no words in it."""
+    """The prompt is empty."""
 
     code = "empty-prompt"
 
@@ -150,7 +150,7 @@ class ReleasedLease(Struct, frozen=True):
 
 
 class ManagedHere(OperatorError):
-    """{shown} is Wakeful's own. `wakeful session release {shown}` lets go of it."""
+    """{shown} is managed by Wakeful. Release it first: `wakeful release {shown}`"""
 
     code = "managed-here"
     http_status = 409

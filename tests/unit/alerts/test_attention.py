@@ -26,13 +26,6 @@ from wakeful.judging.events import (
 )
 from wakeful.judging.session_record import SessionRecord
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
 
 class AttentionFixture:
     """Sessions made by hand, and the monitor that watches them for questions."""
@@ -59,7 +52,7 @@ class AttentionFixture:
             self.rules,
             self._visible,
             lambda each, _question: each.id in self.excused,
-            lambda session_id: self.house.roster.sessions[session_id].activity.ended_well,
+            lambda session_id: self.house.registry.sessions[session_id].activity.ended_well,
         )
         task = asyncio.create_task(outbox.run())
         await outbox.restore()
@@ -94,7 +87,7 @@ class AttentionFixture:
         self.asking.on_judged(self.record(name))
 
     def record(self, name: str) -> SessionRecord:
-        found = self.house.roster.sessions[subject(name).id].record
+        found = self.house.registry.sessions[subject(name).id].record
         assert found is not None
         return found
 
@@ -113,7 +106,7 @@ async def test_an_open_question_is_told_after_ten_seconds_and_once(scene: Attent
         await scene.clock.run_for(9)
         assert scene.said == []
         await scene.clock.run_for(1)
-        assert scene.said == ["shop needs you\nBash: rm -r build\n→ wakeful session why claude-a"]
+        assert scene.said == ["shop needs you\nBash: rm -r build\n→ wakeful why claude-a"]
         for _ in range(5):
             scene.see()
             await scene.clock.run_for(3600)

@@ -27,7 +27,7 @@ from wakeful.healing.plan import HealingDecision, HealingStep
 from wakeful.incidents.model import Cause, MemberStatus
 from wakeful.judging.findings import FindingCode
 
-HEADS = ["Where", "Since", "Wakeful did", "If you do nothing"]
+HEADS = ["Where", "Since", "Action", "Until you act"]
 # Every place where an alert is made, and how many are made there.
 SITES = {
     "healing/notifier.py": 1,
@@ -52,9 +52,9 @@ CALM = {
     "A question in a terminal",
     "A question without a terminal",
     "A turn is finished",
-    "One session is well again",
+    "A session recovered",
     "A session is gone",
-    "An incident is over",
+    "An incident is resolved",
     # One message for many alerts, each of which says them.
     "Many problems at once",
 }
@@ -81,7 +81,7 @@ def complete(text: str) -> bool:
     return (
         len(text.splitlines()) < LINES_MAX
         and bool(what)
-        and [head for head, _, _ in said] == HEADS
+        and ["Action" if head == "No action" else head for head, _, _ in said] == HEADS
         and all(rest for _, _, rest in said)
         and command.startswith("→ ")
     )
@@ -132,7 +132,7 @@ def test_what_is_only_put_off_is_not_said_to_stay() -> None:
     """The limiter releases by itself, and postponed sessions get their turn then."""
     braked = HealingDecision(HealingStep.NOTIFY, "too many revivals failed lately", 600.0)
     text = trouble_of(FindingCode.SESSION_DEAD, braked, managed=True, given_up=False)
-    assert "If you do nothing: Wakeful looks at it again in 10 min" in text
+    assert "Until you act: Wakeful checks again in 10 min" in text
 
 
 @pytest.mark.parametrize(("cause", "fate"), [*product(Cause, MemberStatus)])

@@ -32,8 +32,6 @@ from wakeful.sessions import session_judge as supervision
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 
-pytestmark = pytest.mark.anyio
-
 
 class Service:
     """Fails as often as set, then runs."""
@@ -114,7 +112,7 @@ async def test_people_get_one_alert_for_what_is_down_and_its_end() -> None:
     for _ in range(3):
         failures.on_failure("claude-registry", ValueError("no"))
         await clock.run_for(60)
-    assert [text.splitlines()[0] for text in channel.said] == ["A part of Wakeful is down: claude-registry"]
+    assert [text.splitlines()[0] for text in channel.said] == ["Part of Wakeful is down: claude-registry"]
     tasks[1].cancel()
     await FailureAlerts(FailedParts(clock), notifier, "here").notify()
     await clock.run_for(60)

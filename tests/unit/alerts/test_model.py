@@ -32,13 +32,8 @@ from wakeful.judging.session_record import SessionRecord
 SECRET = "Zq8vT3xWm2Lk9Pf4"
 
 
-@pytest.fixture
-def house() -> SupervisorFixture:
-    return SupervisorFixture()
-
-
 def record(house: SupervisorFixture, name: str) -> SessionRecord:
-    found = house.roster.sessions[subject(name).id].record
+    found = house.registry.sessions[subject(name).id].record
     assert found is not None
     return found
 
@@ -75,7 +70,7 @@ def outage(*names: str) -> Incident:
     for number, name in enumerate(names):
         session_id = SessionId(f"claude-{number:08}-whatever")
         found = found.with_session(session_id, 0.0, name).with_treatment(
-            session_id, MemberStatus.LEFT_ALONE, "nothing (why)"
+            session_id, MemberStatus.LEFT_ALONE, "no action: why"
         )
     return found
 
@@ -127,8 +122,8 @@ def test_a_question_without_a_terminal_is_answered_from_here(house: SupervisorFi
     assert needs_you_text(headless, question).splitlines() == [
         "api (shop) needs you",
         "Bash: rm -r build",
-        "Say yes like this, no with `deny`:",
-        "→ wakeful session answer claude-a allow",
+        "Allow it with this command; `deny` refuses it:",
+        "→ wakeful answer claude-a allow",
     ]
 
 
@@ -145,7 +140,7 @@ def test_a_guessed_question_is_told_as_one_and_offers_no_answer(house: Superviso
     assert needs_you_text(headless, question).splitlines() == [
         "api (shop) needs you",
         "probably asks for a permission: exec_command `make`",
-        "→ wakeful session why claude-a",
+        "→ wakeful why claude-a",
     ]
 
 
@@ -153,7 +148,7 @@ def test_a_session_in_no_pane_offers_no_jump(house: SupervisorFixture) -> None:
     """A command that would fail is no help."""
     house.start("a")
     house.finish("a")
-    assert finished_text(record(house, "a")).splitlines()[-1] == "→ wakeful session why claude-a"
+    assert finished_text(record(house, "a")).splitlines()[-1] == "→ wakeful why claude-a"
 
 
 def test_a_lost_login_is_a_question_and_a_death_is_none(house: SupervisorFixture) -> None:
@@ -174,39 +169,39 @@ def test_trouble_says_all_six_things(house: SupervisorFixture) -> None:
     assert "(session_dead)" in lines[0]
     assert lines[1] == "Where: claude session claude-b on testhost, /home/me/bank"
     assert lines[2] == "Since: 2027-01-15 08:00 UTC"
-    assert lines[3] == "Wakeful did: nothing, it only watches this session"
-    assert lines[4] == "If you do nothing: its turn stays unfinished"
-    assert lines[5] == "→ wakeful session adopt claude-b"
+    assert lines[3] == "No action: not managed by Wakeful"
+    assert lines[4] == "Until you act: its turn stays unfinished"
+    assert lines[5] == "→ wakeful adopt claude-b"
 
 
 def test_trouble_of_what_an_agent_of_the_hub_hosts_names_the_agent(house: SupervisorFixture) -> None:
     """Who brings it back is the agent's declaration."""
     lines = problem_text(replace(dead(house), managed=True, agent="bot")).splitlines()
-    assert lines[3] == "Wakeful did: nothing, agent bot hosts it"
+    assert lines[3] == "No action: agent bot hosts it"
 
 
 def test_trouble_of_a_managed_session_says_what_was_done(house: SupervisorFixture) -> None:
     """In the healer's own words, with the command the healer names."""
     managed = replace(dead(house), managed=True)
     text = problem_text(managed, did="resumed it: recovered", command="wakeful session revive claude-b --yes")
-    assert "Wakeful did: resumed it: recovered" in text
+    assert "Action: resumed it: recovered" in text
     assert text.endswith("→ wakeful session revive claude-b --yes")
-    assert problem_text(managed).endswith("→ wakeful session why claude-b")
+    assert problem_text(managed).endswith("→ wakeful why claude-b")
 
 
 def test_trouble_while_paused_says_so_first(house: SupervisorFixture) -> None:
     """With the person's name, and still within eight lines, also when it comes late."""
     late = late_text(problem_text(dead(house), paused_by="anna"), 0.0)
     lines = with_pause_line(late, "anna").splitlines()
-    assert lines[0] == "PAUSED by anna: Wakeful acts on nothing until `wakeful resume`"
-    assert "Wakeful did: nothing, it is paused" in lines
+    assert lines[0] == "PAUSED by anna: Wakeful takes no action until `wakeful unpause`"
+    assert "No action: Wakeful is paused" in lines
     assert len(lines) <= LINES_MAX
 
 
 def test_many_sessions_with_one_cause_are_one_text() -> None:
     """The cause, how many, and five of them by name."""
     lines = incident_text(outage(*(f"s{number}" for number in range(8)))).splitlines()
-    assert lines[0] == "claude wants a login: 8 sessions in trouble"
+    assert lines[0] == "claude needs a login: 8 sessions affected"
     assert lines[1] == "Where: s0, s1, s2, s3, s4 and 3 more"
     assert lines[-1] == "→ claude /login"
     assert len(lines) <= LINES_MAX
@@ -217,16 +212,16 @@ def test_many_sessions_with_one_cause_are_one_text() -> None:
     [
         (("agent-fox",), "wakeful attach fox"),
         (("agent-fox", "agent-owl"), "wakeful services"),
-        (("agent-fox", "claude-1"), "wakeful restore"),
-        (("claude-1",), "wakeful restore"),
+        (("agent-fox", "claude-1"), "wakeful resume --all"),
+        (("claude-1",), "wakeful resume --all"),
     ],
 )
 def test_an_agent_whose_server_ended_is_not_sent_to_restore(ids: Sequence[str], command: str) -> None:
-    """`wakeful restore` knows sessions: of agents without one it says that nothing was lost."""
+    """`wakeful resume --all` knows sessions: of agents without one it says that nothing was lost."""
     lost = Incident("i-1", Cause.TMUX_SERVER, "/run/tmux.sock", 0.0, 0.0, None, (), "its tmux server ended")
     for each in map(SessionId, ids):
         lost = lost.with_session(each, 0.0, each).with_treatment(
-            each, MemberStatus.LEFT_ALONE, "nothing (why)"
+            each, MemberStatus.LEFT_ALONE, "no action: why"
         )
     assert incident_text(lost).splitlines()[-1] == f"→ {command}"
 
@@ -249,8 +244,8 @@ def test_an_end_names_what_it_ends() -> None:
     text = resolved_text("bank: the agent died", "2027-01-15T08:00:00.000Z", did="resumed: recovered")
     assert text.splitlines() == [
         "Resolved: bank: the agent died",
-        "It began at 2027-01-15 08:00 UTC",
-        "Wakeful did: resumed: recovered",
+        "Began: 2027-01-15 08:00 UTC",
+        "Action: resumed: recovered",
     ]
 
 

@@ -24,10 +24,10 @@ from wakeful.alerts.mute_pause_model import (
     MuteKind,
     NoMuteTarget,
     NoSuchCode,
-    is_muted,
     mute_text,
     parse_target,
     pause_text,
+    project_name,
 )
 from wakeful.control.driver import ActionResult
 from wakeful.control.gate import ActionIntent, ActionKind, ActionRecord
@@ -80,7 +80,7 @@ def record() -> SessionRecord:
     house = SupervisorFixture()
     house.start("a", project="shop")
     house.settle()
-    found = house.roster.find("a").record
+    found = house.registry.find("a").record
     assert found is not None
     return found
 
@@ -105,15 +105,16 @@ def test_a_mute_covers_what_it_names(
     record: SessionRecord, kind: MuteKind, value: str, code: str | None, covered: bool
 ) -> None:
     """A session by its id, a project by its name, a problem by its code, and nothing else."""
-    assert is_muted(mute(kind, value), record, None, {code} if code else ()) is covered
+    assert mute(kind, value).covers(record.id, record.project, {code} if code else ()) is covered
 
 
 def test_a_trouble_without_a_session_is_covered_by_its_project() -> None:
     """Names are compared as records spell them; a mute of some session does not silence it."""
-    assert is_muted(mute(MuteKind.PROJECT, "shop floor"), None, "shop \n floor", {"queue_stalled"})
-    assert is_muted(mute(MuteKind.CODE, "queue_stalled"), None, None, {"queue_stalled"})
-    assert not is_muted(mute(MuteKind.SESSION, "claude-a"), None, "shop", {"queue_stalled"})
-    assert not is_muted(mute(MuteKind.PROJECT, "shop"), None, None, {"queue_stalled"})
+    codes = {"queue_stalled"}
+    assert mute(MuteKind.PROJECT, "shop floor").covers(None, project_name("shop \n floor"), codes)
+    assert mute(MuteKind.CODE, "queue_stalled").covers(None, None, codes)
+    assert not mute(MuteKind.SESSION, "claude-a").covers(None, "shop", codes)
+    assert not mute(MuteKind.PROJECT, "shop").covers(None, None, codes)
 
 
 def test_only_what_is_told_about_can_be_muted() -> None:
@@ -154,21 +155,19 @@ def test_a_mute_lasts_as_long_as_it_was_asked_for(clock: VirtualClock, record: S
     assert mute_pause.mute_lines(clock.now().wall + 2 * HOUR) == []
 
 
-def test_the_newest_word_counts_and_can_be_taken_back(clock: VirtualClock, record: SessionRecord) -> None:
+async def test_the_newest_word_counts_and_can_be_taken_back(
+    clock: VirtualClock, record: SessionRecord
+) -> None:
     """Muting again replaces; unmuting ends it once, and says whether there was anything."""
     mute_pause = MutePause(MemoryStore(), clock)
-
-    async def talk() -> list[bool]:
-        await mute_pause.mute(MuteKind.PROJECT, "shop", 10 * HOUR, by="ada")
-        await mute_pause.mute(MuteKind.PROJECT, "shop", 1 * HOUR, by="ben")
-        (one,) = mute_pause.mutes(clock.now().wall)
-        assert (one.by, one.until) == ("ben", clock.now().wall + HOUR)
-        return [
-            await mute_pause.unmute(MuteKind.PROJECT, "shop"),
-            await mute_pause.unmute(MuteKind.PROJECT, "shop"),
-        ]
-
-    assert asyncio.run(talk()) == [True, False]
+    await mute_pause.mute(MuteKind.PROJECT, "shop", 10 * HOUR, by="ada")
+    await mute_pause.mute(MuteKind.PROJECT, "shop", 1 * HOUR, by="ben")
+    (one,) = mute_pause.mutes(clock.now().wall)
+    assert (one.by, one.until) == ("ben", clock.now().wall + HOUR)
+    assert [
+        await mute_pause.unmute(MuteKind.PROJECT, "shop"),
+        await mute_pause.unmute(MuteKind.PROJECT, "shop"),
+    ] == [True, False]
     assert not mute_pause.is_muted(record, (), clock.now().wall)
 
 
@@ -180,123 +179,95 @@ def test_an_ended_mute_cannot_be_taken_back(clock: VirtualClock) -> None:
     assert asyncio.run(mute_pause.unmute(MuteKind.CODE, "loop")) is False
 
 
-def test_everything_is_there_after_a_restart(clock: VirtualClock, record: SessionRecord) -> None:
+async def test_everything_is_there_after_a_restart(clock: VirtualClock, record: SessionRecord) -> None:
     """Another daemon on the same store knows mutes and pause as soon as it has read them."""
     store = MemoryStore()
     first, second = MutePause(store, clock), MutePause(store, clock)
-
-    async def talk() -> None:
-        await first.mute(MuteKind.PROJECT, "shop", HOUR, by="ada")
-        assert await first.pause("ada", "upgrade")
-        assert (second.current_pause, second.is_muted(record, (), clock.now().wall)) == (None, False)
-        assert await second.reload() == first.current_pause
-
-    asyncio.run(talk())
+    await first.mute(MuteKind.PROJECT, "shop", HOUR, by="ada")
+    assert await first.pause("ada", "upgrade")
+    assert (second.current_pause, second.is_muted(record, (), clock.now().wall)) == (None, False)
+    assert await second.reload() == first.current_pause
     assert second.is_muted(record, (), clock.now().wall)
     assert second.pause_reason() == (
-        "PAUSED by ada since 2027-01-15T08:00:00.000Z: upgrade; `wakeful resume` ends it"
+        "PAUSED by ada since 2027-01-15T08:00:00.000Z: upgrade; `wakeful unpause` ends it"
     )
 
 
-def test_other_daemons_hear_of_a_pause_within_a_second(clock: VirtualClock) -> None:
+async def test_other_daemons_hear_of_a_pause_within_a_second(clock: VirtualClock) -> None:
     """And of its end, each once."""
     store = MemoryStore()
     first, second = MutePause(store, clock), MutePause(store, clock)
     heard: list[bool] = []
     second.subscribe(lambda: heard.append(second.current_pause is not None))
-
-    async def talk() -> None:
-        following = asyncio.create_task(second.follow())
-        await clock.run_for(0.1)
-        await first.pause("ada")
-        await clock.run_for(0.9)
-        assert second.current_pause == first.current_pause
-        assert await first.resume()
-        await clock.run_for(0.9)
-        assert second.current_pause is None
-        following.cancel()
-
-    asyncio.run(talk())
+    following = asyncio.create_task(second.follow())
+    await clock.run_for(0.1)
+    await first.pause("ada")
+    await clock.run_for(0.9)
+    assert second.current_pause == first.current_pause
+    assert await first.resume()
+    await clock.run_for(0.9)
+    assert second.current_pause is None
+    following.cancel()
     assert heard == [True, False]
 
 
-def test_whoever_paused_first_is_named(clock: VirtualClock) -> None:
+async def test_whoever_paused_first_is_named(clock: VirtualClock) -> None:
     """A second pause changes nothing, one end ends it, and a second end says so."""
     store = MemoryStore()
     first, second = MutePause(store, clock), MutePause(store, clock)
-
-    async def talk() -> list[bool]:
-        answers = [await first.pause("ada"), await second.pause("ben"), await first.pause("cyd")]
-        assert second.current_pause == first.current_pause
-        assert first.current_pause is not None
-        assert first.current_pause.by == "ada"
-        return [*answers, await second.resume(), await first.resume()]
-
-    assert asyncio.run(talk()) == [True, False, False, True, False]
+    answers = [await first.pause("ada"), await second.pause("ben"), await first.pause("cyd")]
+    assert second.current_pause == first.current_pause
+    assert first.current_pause is not None
+    assert first.current_pause.by == "ada"
+    assert [*answers, await second.resume(), await first.resume()] == [True, False, False, True, False]
     assert first.current_pause is None
 
 
-def test_a_pause_holds_although_the_disk_is_full(clock: VirtualClock) -> None:
+async def test_a_pause_holds_although_the_disk_is_full(clock: VirtualClock) -> None:
     """It reports that it was not stored, and stays through later reads until a person ends it."""
     mute_pause = MutePause(store := UnreliableStore(clock), clock)
-
-    async def talk() -> None:
-        store.full = True
-        with pytest.raises(PauseNotSaved, match="Paused here"):
-            await mute_pause.pause("ada")
-        assert await mute_pause.reload() is not None
-        assert await mute_pause.resume()
-        assert await mute_pause.reload() is None
-
-    asyncio.run(talk())
+    store.full = True
+    with pytest.raises(PauseNotSaved, match="Paused, but not stored"):
+        await mute_pause.pause("ada")
+    assert await mute_pause.reload() is not None
+    assert await mute_pause.resume()
+    assert await mute_pause.reload() is None
 
 
-def test_a_pause_holds_before_it_is_stored(clock: VirtualClock) -> None:
+async def test_a_pause_holds_before_it_is_stored(clock: VirtualClock) -> None:
     """Nothing is done while the disk is waited for."""
     mute_pause = MutePause(store := UnreliableStore(clock), clock)
     heard: list[bool] = []
     mute_pause.subscribe(lambda: heard.append(mute_pause.current_pause is not None))
-
-    async def talk() -> None:
-        store.let_go = asyncio.Event()
-        pausing = asyncio.create_task(mute_pause.pause("ada"))
-        await store.reached.wait()
-        assert mute_pause.pause_reason() is not None
-        assert heard == [True]
-        store.let_go.set()
-        assert await pausing
-
-    asyncio.run(talk())
+    store.let_go = asyncio.Event()
+    pausing = asyncio.create_task(mute_pause.pause("ada"))
+    await store.reached.wait()
+    assert mute_pause.pause_reason() is not None
+    assert heard == [True]
+    store.let_go.set()
+    assert await pausing
 
 
-def test_a_reading_that_a_pause_overtook_is_not_believed(clock: VirtualClock) -> None:
+async def test_a_reading_that_a_pause_overtook_is_not_believed(clock: VirtualClock) -> None:
     """What was read before the pause was stored does not end it."""
     mute_pause = MutePause(store := UnreliableStore(clock), clock)
-
-    async def talk() -> None:
-        store.let_go = asyncio.Event()
-        reading = asyncio.create_task(mute_pause.reload())
-        await store.reached.wait()
-        slow, store.let_go = store.let_go, None
-        await mute_pause.pause("ada")
-        slow.set()
-        assert await reading is not None
-
-    asyncio.run(talk())
+    store.let_go = asyncio.Event()
+    reading = asyncio.create_task(mute_pause.reload())
+    await store.reached.wait()
+    slow, store.let_go = store.let_go, None
+    await mute_pause.pause("ada")
+    slow.set()
+    assert await reading is not None
     assert mute_pause.pause_reason() is not None
 
 
-def test_a_pause_of_another_version_is_a_pause(clock: VirtualClock) -> None:
+async def test_a_pause_of_another_version_is_a_pause(clock: VirtualClock) -> None:
     """What cannot be read forbids; a mute that cannot be read silences nothing."""
     store = MemoryStore()
     mute_pause = MutePause(store, clock)
-
-    async def talk() -> None:
-        await store.save_note(Note(PAUSE_KIND, "everything", b'{"who": 1}'))
-        await store.save_note(Note("mute", "code:loop", b'{"kind": "planet"}'))
-        await mute_pause.reload()
-
-    asyncio.run(talk())
+    await store.save_note(Note(PAUSE_KIND, "everything", b'{"who": 1}'))
+    await store.save_note(Note("mute", "code:loop", b'{"kind": "planet"}'))
+    await mute_pause.reload()
     assert mute_pause.current_pause is not None
     assert "another version" in pause_text(mute_pause.current_pause)
     assert mute_pause.mutes(clock.now().wall) == ()
@@ -312,25 +283,21 @@ def test_names_and_reasons_are_plain_and_hold_no_secret(clock: VirtualClock) -> 
     assert one.by == "somebody"
 
 
-def test_mutes_are_bounded_and_old_ones_make_room(clock: VirtualClock) -> None:
+async def test_mutes_are_bounded_and_old_ones_make_room(clock: VirtualClock) -> None:
     """The thousandth and one is refused; the same one again is not; those that ended are forgotten."""
     store = MemoryStore()
     mute_pause = MutePause(store, clock)
-
-    async def talk() -> None:
-        for number in range(MUTES_MAX):
-            note = Note("mute", f"project:{number}", _stored(f"{number}", clock.now().wall + HOUR))
-            await store.save_note(note)
-        with pytest.raises(TooManyMutes):
-            await mute_pause.mute(MuteKind.PROJECT, "one more", HOUR, by="ada")
-        await mute_pause.mute(MuteKind.PROJECT, "7", HOUR, by="ada")
-        assert len(mute_pause.mute_lines(clock.now().wall)) == 6
-        assert mute_pause.mute_lines(clock.now().wall)[-1].startswith("995 more mutes")
-        clock.advance(HOUR + ENDED_SECONDS_MAX + 1)
+    for number in range(MUTES_MAX):
+        note = Note("mute", f"project:{number}", _stored(f"{number}", clock.now().wall + HOUR))
+        await store.save_note(note)
+    with pytest.raises(TooManyMutes):
         await mute_pause.mute(MuteKind.PROJECT, "one more", HOUR, by="ada")
-        assert len(await store.notes("mute")) == 1
-
-    asyncio.run(talk())
+    await mute_pause.mute(MuteKind.PROJECT, "7", HOUR, by="ada")
+    assert len(mute_pause.mute_lines(clock.now().wall)) == 6
+    assert mute_pause.mute_lines(clock.now().wall)[-1].startswith("995 more mutes")
+    clock.advance(HOUR + ENDED_SECONDS_MAX + 1)
+    await mute_pause.mute(MuteKind.PROJECT, "one more", HOUR, by="ada")
+    assert len(await store.notes("mute")) == 1
 
 
 def _stored(project: str, until: float) -> bytes:
@@ -365,9 +332,8 @@ def passed(
     return asyncio.run(act()), done
 
 
-def test_a_pause_stops_what_nobody_asked_for() -> None:
+def test_a_pause_stops_what_nobody_asked_for(house: SupervisorFixture) -> None:
     """Requests of a person are still carried out, and after the pause everything is."""
-    house = SupervisorFixture()
     asyncio.run(house.calm.pause("ada"))
     record, done = passed(house, by_itself=True)
     assert (record.outcome, done) == (ActionOutcome.DECLINED, [])
@@ -377,9 +343,8 @@ def test_a_pause_stops_what_nobody_asked_for() -> None:
     assert passed(house, by_itself=True)[0].outcome is ActionOutcome.CONFIRMED
 
 
-def test_a_pause_in_the_middle_stops_the_act_too() -> None:
+def test_a_pause_in_the_middle_stops_the_act_too(house: SupervisorFixture) -> None:
     """It is asked for again between intent and act, and the intent is concluded as declined."""
-    house = SupervisorFixture()
 
     def at_once(work: Any) -> None:
         with pytest.raises(StopIteration):

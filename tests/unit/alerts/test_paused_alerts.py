@@ -7,7 +7,7 @@ from support.healing_fixture import HealingFixture
 from wakeful.alerts.model import Alert, AlertKind, Topic
 from wakeful.alerts.mute_pause_model import MuteKind
 
-FIRST = "PAUSED by ada: Wakeful acts on nothing until `wakeful resume`"
+FIRST = "PAUSED by ada: Wakeful takes no action until `wakeful unpause`"
 
 
 def play(scene: Callable[[HealingFixture], Awaitable[None]]) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from support.healing_fixture import HealingFixture
+from support.healing_fixture import HealingFixture, opened
 from wakeful.checkpoints.model import (
     BadCheckpoint,
     Checkpoint,
@@ -115,56 +115,44 @@ def draft(subject: str = "/srv/shop", may_have: str = "publish", *, undo: bool =
     )
 
 
-def test_numbers_are_never_given_twice() -> None:
+async def test_numbers_are_never_given_twice() -> None:
     """Two services on one store open at once; a foreign file is skipped; the same question is one."""
-
-    async def scene() -> None:
-        one, two = CheckpointsFixture(), CheckpointsFixture(store := MemoryStore())
-        one.checkpoints = Checkpoints(store, VirtualClock(), one.papers)
-        opened = await asyncio.gather(
-            *(
-                desk.checkpoints.open(draft(f"/srv/{at}", name))
-                for at in range(5)
-                for name, desk in {"one": one, "two": two}.items()
-            )
+    one, two = CheckpointsFixture(), CheckpointsFixture(store := MemoryStore())
+    one.checkpoints = Checkpoints(store, VirtualClock(), one.papers)
+    opened = await asyncio.gather(
+        *(
+            desk.checkpoints.open(draft(f"/srv/{at}", name))
+            for at in range(5)
+            for name, desk in {"one": one, "two": two}.items()
         )
-        assert {each.number for each in opened} == set(range(1, 11))
-        assert await two.checkpoints.open(draft("/srv/3", "one")) in opened
-        two.papers.taken = {11, 12}
-        assert (await two.checkpoints.open(draft("/srv/other"))).number == 13
+    )
+    assert {each.number for each in opened} == set(range(1, 11))
+    assert await two.checkpoints.open(draft("/srv/3", "one")) in opened
+    two.papers.taken = {11, 12}
+    assert (await two.checkpoints.open(draft("/srv/other"))).number == 13
 
-    asyncio.run(scene())
 
-
-def test_two_daemons_that_ask_the_same_at_once_ask_it_once() -> None:
+async def test_two_daemons_that_ask_the_same_at_once_ask_it_once() -> None:
     """Of one store; what else is asked at the same moment gets a number of its own."""
     store = BusyStore()
-
-    async def scene() -> list[int]:
-        desks = [CheckpointsFixture(store) for _ in range(3)]
-        questions = [draft(), draft(), draft("/srv/bank")]
-        opened = [desk.checkpoints.open(each) for desk, each in zip(desks, questions, strict=True)]
-        return [each.number for each in await asyncio.gather(*opened)]
-
-    first, second, other = asyncio.run(scene())
+    desks = [CheckpointsFixture(store) for _ in range(3)]
+    questions = [draft(), draft(), draft("/srv/bank")]
+    opened = [desk.checkpoints.open(each) for desk, each in zip(desks, questions, strict=True)]
+    first, second, other = [each.number for each in await asyncio.gather(*opened)]
     assert (first == second, first != other) == (True, True)
 
 
-def test_how_many_wait_is_known_whoever_opened_them() -> None:
+async def test_how_many_wait_is_known_whoever_opened_them() -> None:
     """Counted when one is opened or decided here, and with every look for those of other programs."""
-
-    async def scene() -> None:
-        one = CheckpointsFixture()
-        two = CheckpointsFixture(one.store)
-        number = (await one.checkpoints.open(draft("/srv/one"))).number
-        await two.checkpoints.open(draft("/srv/two"))
-        assert (one.checkpoints.open_count, two.checkpoints.open_count) == (1, 2)
-        await one.checkpoints.list_checkpoints()
-        assert one.checkpoints.open_count == 2
-        await one.checkpoints.decide(number, CONTINUE, "ann@host")
-        assert one.checkpoints.open_count == 1
-
-    asyncio.run(scene())
+    one = CheckpointsFixture()
+    two = CheckpointsFixture(one.store)
+    number = (await one.checkpoints.open(draft("/srv/one"))).number
+    await two.checkpoints.open(draft("/srv/two"))
+    assert (one.checkpoints.open_count, two.checkpoints.open_count) == (1, 2)
+    await one.checkpoints.list_checkpoints()
+    assert one.checkpoints.open_count == 2
+    await one.checkpoints.decide(number, CONTINUE, "ann@host")
+    assert one.checkpoints.open_count == 1
 
 
 def test_what_follows_from_a_choice_is_said_before_a_line_is_cut() -> None:
@@ -180,73 +168,57 @@ def test_what_follows_from_a_choice_is_said_before_a_line_is_cut() -> None:
     assert all(each.endswith("(process 0) and 8 more.") for each in told)
 
 
-def test_the_first_decision_stays() -> None:
+async def test_the_first_decision_stays() -> None:
     """The same answer twice counts once; a different second answer gets the first decision, its person and time."""
-
-    async def scene() -> None:
-        desk = CheckpointsFixture()
-        number = (await desk.checkpoints.open(draft())).number
-        first = await desk.checkpoints.decide(number, CONTINUE, "ann@host")
-        assert (first.changed, first.checkpoint.state) == (True, CheckpointState.CONTINUED)
-        second = await desk.checkpoints.decide(number, CONTINUE, "bob@host")
-        assert (second.changed, second.checkpoint.decided_by) == (False, "ann@host")
-        with pytest.raises(AlreadyDecided, match=r"was continued by ann@host at 2\d{3}-"):
-            await desk.checkpoints.decide(number, ABORT, "bob@host")
-        assert desk.porter.done == [(number, CONTINUE)]
-        assert desk.papers.written[number].decided_by == "ann@host"
-
-    asyncio.run(scene())
+    desk = CheckpointsFixture()
+    number = (await desk.checkpoints.open(draft())).number
+    first = await desk.checkpoints.decide(number, CONTINUE, "ann@host")
+    assert (first.changed, first.checkpoint.state) == (True, CheckpointState.CONTINUED)
+    second = await desk.checkpoints.decide(number, CONTINUE, "bob@host")
+    assert (second.changed, second.checkpoint.decided_by) == (False, "ann@host")
+    with pytest.raises(AlreadyDecided, match=r"is already continued by ann@host at 2\d{3}-"):
+        await desk.checkpoints.decide(number, ABORT, "bob@host")
+    assert desk.porter.done == [(number, CONTINUE)]
+    assert desk.papers.written[number].decided_by == "ann@host"
 
 
-def test_many_who_answer_at_once_do_it_once() -> None:
+async def test_many_who_answer_at_once_do_it_once() -> None:
     """Of eight different answers one counts, and its effect happens once."""
-
-    async def scene() -> None:
-        desk = CheckpointsFixture(BusyStore())
-        number = (await desk.checkpoints.open(draft())).number
-        answers = [desk.checkpoints.decide(number, (CONTINUE, ABORT)[at % 2], f"p{at}") for at in range(8)]
-        outcomes = await asyncio.gather(*answers, return_exceptions=True)
-        assert len(desk.porter.done) == 1
-        assert sum(isinstance(each, AlreadyDecided) for each in outcomes) == 4
-
-    asyncio.run(scene())
+    desk = CheckpointsFixture(BusyStore())
+    number = (await desk.checkpoints.open(draft())).number
+    answers = [desk.checkpoints.decide(number, (CONTINUE, ABORT)[at % 2], f"p{at}") for at in range(8)]
+    outcomes = await asyncio.gather(*answers, return_exceptions=True)
+    assert len(desk.porter.done) == 1
+    assert sum(isinstance(each, AlreadyDecided) for each in outcomes) == 4
 
 
-def test_what_was_decided_is_carried_out_by_the_next_one() -> None:
+async def test_what_was_decided_is_carried_out_by_the_next_one() -> None:
     """A decision whose effect failed is stored, and done once at the next start or the next request."""
-
-    async def scene() -> None:
-        desk = CheckpointsFixture()
-        number = (await desk.checkpoints.open(draft())).number
-        desk.porter.unable = True
-        with pytest.raises(WorldError):
-            await desk.checkpoints.decide(number, ABORT, "ann")
-        assert (await desk.checkpoints.get(number)).state is CheckpointState.ABORTED
-        following = CheckpointsFixture(desk.store)
-        for _ in range(2):
-            await following.checkpoints.restore()
-            await asyncio.sleep(0.05)
-        assert following.porter.done == [(number, ABORT)]
-
-    asyncio.run(scene())
+    desk = CheckpointsFixture()
+    number = (await desk.checkpoints.open(draft())).number
+    desk.porter.unable = True
+    with pytest.raises(WorldError):
+        await desk.checkpoints.decide(number, ABORT, "ann")
+    assert (await desk.checkpoints.get(number)).state is CheckpointState.ABORTED
+    following = CheckpointsFixture(desk.store)
+    for _ in range(2):
+        await following.checkpoints.restore()
+        await asyncio.sleep(0.05)
+    assert following.porter.done == [(number, ABORT)]
 
 
-def test_only_what_is_offered_can_be_chosen() -> None:
+async def test_only_what_is_offered_can_be_chosen() -> None:
     """No rollback without an undo, and nothing about a checkpoint that is not there."""
-
-    async def scene() -> None:
-        desk = CheckpointsFixture()
-        number = (await desk.checkpoints.open(draft())).number
-        with pytest.raises(NotOffered, match="nobody said how this could be undone"):
-            await desk.checkpoints.decide(number, ROLLBACK, "ann")
-        with pytest.raises(CheckpointNotFound):
-            await desk.checkpoints.decide(99, CONTINUE, "ann")
-        undoable = await desk.checkpoints.open(draft("/srv/2", undo=True))
-        choice = undoable.choice(ROLLBACK)
-        assert choice is not None
-        assert choice.commands == (f"wakeful checkpoint rollback {undoable.number}", "./unpublish 1.2")
-
-    asyncio.run(scene())
+    desk = CheckpointsFixture()
+    number = (await desk.checkpoints.open(draft())).number
+    with pytest.raises(NotOffered, match="nobody said how this could be undone"):
+        await desk.checkpoints.decide(number, ROLLBACK, "ann")
+    with pytest.raises(CheckpointNotFound):
+        await desk.checkpoints.decide(99, CONTINUE, "ann")
+    undoable = await desk.checkpoints.open(draft("/srv/2", undo=True))
+    choice = undoable.choice(ROLLBACK)
+    assert choice is not None
+    assert choice.commands == (f"wakeful checkpoint rollback {undoable.number}", "./unpublish 1.2")
 
 
 @given(TEXTS, TEXTS, TEXTS, st.text(max_size=50))
@@ -277,17 +249,6 @@ def test_any_text_is_a_checkpoint_or_refused(text: str) -> None:
 Scene = Callable[[HealingFixture], Awaitable[None]]
 
 
-def play(scene: Scene) -> HealingFixture:
-    clinic = HealingFixture()
-
-    async def run() -> None:
-        async with clinic.open():
-            await scene(clinic)
-
-    asyncio.run(run())
-    return clinic
-
-
 async def held(clinic: HealingFixture, command: str = "git push origin main") -> None:
     """A session cut off inside this command, after it had opened a pull request."""
     process = await clinic.manage("a")
@@ -299,10 +260,9 @@ async def held(clinic: HealingFixture, command: str = "git push origin main") ->
     await clinic.clock.run_for(10)
 
 
-def test_a_held_session_is_a_checkpoint_a_person_can_read() -> None:
+async def test_a_held_session_is_a_checkpoint_a_person_can_read() -> None:
     """Done, perhaps done and not done are distinct; the alert names it; a second request opens no second one."""
-
-    async def scene(clinic: HealingFixture) -> None:
+    async with opened() as clinic:
         await held(clinic)
         clinic.healer.recheck_all()
         await clinic.clock.run_for(600)
@@ -318,70 +278,59 @@ def test_a_held_session_is_a_checkpoint_a_person_can_read() -> None:
             "wakeful checkpoint abort 1",
         ]
         assert clinic.papers.written[1] == checkpoint
-
-    clinic = play(scene)
     assert [each for each in clinic.recorder.said if "wakeful checkpoint show 1" in each] == [
         clinic.recorder.said[0]
     ]
     assert clinic.living.acts == []
 
 
-def test_continue_revives_it_once() -> None:
+async def test_continue_revives_it_once(clinic: HealingFixture) -> None:
     """The decision names who; a second yes, and `revive --yes`, change nothing."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await held(clinic)
-        decided = await clinic.checkpoints.decide(1, CONTINUE, "ann@host")
-        assert decided.outcome is ActionOutcome.CONFIRMED
-        assert (await clinic.checkpoints.decide(1, CONTINUE, "bob")).changed is False
-        clinic.hear("a", TurnEnded(clinic.wall()))
-        await clinic.clock.run_for(150)
-
-    clinic = play(scene)
+    await held(clinic)
+    decided = await clinic.checkpoints.decide(1, CONTINUE, "ann@host")
+    assert decided.outcome is ActionOutcome.CONFIRMED
+    assert (await clinic.checkpoints.decide(1, CONTINUE, "bob")).changed is False
+    clinic.hear("a", TurnEnded(clinic.wall()))
+    await clinic.clock.run_for(150)
     assert clinic.living.acts == ["start"]
     assert clinic.recorder.said[-1].startswith("Resolved")
 
 
-def test_what_somebody_saw_done_is_not_repeated_by_its_agent() -> None:
+async def test_what_somebody_saw_done_is_not_repeated_by_its_agent(clinic: HealingFixture) -> None:
     """It goes on once, with the note that its calls have happened; a plain continue after that is another answer."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await held(clinic)
-        decided = await clinic.checkpoints.decide(1, ChoiceName.DONE, "ann@host")
-        assert (decided.outcome, decided.checkpoint.state) == (
-            ActionOutcome.CONFIRMED,
-            CheckpointState.COUNTED_DONE,
-        )
-        assert (await clinic.checkpoints.decide(1, ChoiceName.DONE, "bob")).changed is False
-        with pytest.raises(AlreadyDecided, match="was counted done by ann@host"):
-            await clinic.checkpoints.decide(1, CONTINUE, "bob")
-        await clinic.clock.run_for(60)
-
-    clinic = play(scene)
+    await held(clinic)
+    decided = await clinic.checkpoints.decide(1, ChoiceName.DONE, "ann@host")
+    assert (decided.outcome, decided.checkpoint.state) == (
+        ActionOutcome.CONFIRMED,
+        CheckpointState.COUNTED_DONE,
+    )
+    assert (await clinic.checkpoints.decide(1, ChoiceName.DONE, "bob")).changed is False
+    with pytest.raises(AlreadyDecided, match="is already counted done by ann@host"):
+        await clinic.checkpoints.decide(1, CONTINUE, "bob")
+    await clinic.clock.run_for(60)
     assert clinic.living.acts == ["start"]
     (prompt,) = clinic.living.prompts
     assert "every call named above has happened. Do not repeat" in prompt
 
 
-def test_abort_stops_it_for_good() -> None:
+async def test_abort_stops_it_for_good(clinic: HealingFixture) -> None:
     """Nothing is started, now or later, no further alert is sent, and its incident is over."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await held(clinic)
-        decided = await clinic.checkpoints.decide(1, ABORT, "ann@host")
-        assert decided.checkpoint.state is CheckpointState.ABORTED
-        await clinic.clock.run_for(7200)
-        assert clinic.healer.case_of(A) is None
-        assert clinic.holdings.get(A).stopped
-        assert await clinic.incidents.list_incidents() == []
-        with pytest.raises(AlreadyDecided):
-            await clinic.checkpoints.decide(1, CONTINUE, "bob")
-
-    assert "start" not in play(scene).living.acts
+    await held(clinic)
+    decided = await clinic.checkpoints.decide(1, ABORT, "ann@host")
+    assert decided.checkpoint.state is CheckpointState.ABORTED
+    await clinic.clock.run_for(7200)
+    assert clinic.healer.case_of(A) is None
+    assert clinic.holdings.get(A).stopped
+    assert await clinic.incidents.list_incidents() == []
+    with pytest.raises(AlreadyDecided):
+        await clinic.checkpoints.decide(1, CONTINUE, "bob")
+    assert "start" not in clinic.living.acts
 
 
 @pytest.mark.parametrize(("choice", "acts"), [(CONTINUE, ["start"]), (ABORT, ["stop"])])
-def test_an_answer_at_once_is_carried_out(choice: ChoiceName, acts: list[str]) -> None:
+async def test_an_answer_at_once_is_carried_out(
+    choice: ChoiceName, acts: list[str], clinic: HealingFixture
+) -> None:
     """Decided before the healer stored its number, it is still carried out, and no second question is asked."""
     answers: list[asyncio.Task[object]] = []
 
@@ -393,105 +342,84 @@ def test_an_answer_at_once_is_carried_out(choice: ChoiceName, acts: list[str]) -
                 await asyncio.sleep(0)
             return number
 
-    async def scene(clinic: HealingFixture) -> None:
-        around = clinic.healer._situations
-        clinic.cases._checkpoints = Hasty(clinic.checkpoints, around, clinic)
-        await held(clinic)
-        await clinic.clock.run_for(60)
-        await asyncio.gather(*answers)
-        (checkpoint,) = await clinic.checkpoints.list_checkpoints()
-        assert checkpoint.decided_by == "ann"
-
-    assert play(scene).living.acts == acts
+    around = clinic.healer._situations
+    clinic.cases._checkpoints = Hasty(clinic.checkpoints, around, clinic)
+    await held(clinic)
+    await clinic.clock.run_for(60)
+    await asyncio.gather(*answers)
+    (checkpoint,) = await clinic.checkpoints.list_checkpoints()
+    assert checkpoint.decided_by == "ann"
+    assert clinic.living.acts == acts
 
 
-def test_what_is_decided_while_observing_is_done_once_it_may_be() -> None:
+async def test_what_is_decided_while_observing_is_done_once_it_may_be(clinic: HealingFixture) -> None:
     """Nothing happens and nothing is forgotten: a yes to the session answers no checkpoint, a decision waits."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await held(clinic)
-        rules, clinic.rules = clinic.rules, replace(clinic.rules, mode="observe")
-        with pytest.raises(HealerObserves):
-            await clinic.healer.revive("a", approved=True, by="ann")
-        assert len(await clinic.checkpoints.list_checkpoints(everything=False)) == 1
-        with pytest.raises(HealerObserves):
-            await clinic.checkpoints.decide(1, CONTINUE, "ann")
-        assert clinic.living.acts == []
-        clinic.rules = rules
-        await clinic.checkpoints.restore()
-        await clinic.clock.run_for(10)
-        assert clinic.living.acts == ["start"]
-
-    play(scene)
-
-
-def test_revive_yes_answers_the_checkpoint() -> None:
-    """With the person's name; an abort after that is refused."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await held(clinic)
-        await clinic.healer.revive("a", approved=True, by="ann@host")
-        (checkpoint,) = await clinic.checkpoints.list_checkpoints()
-        assert (checkpoint.state, checkpoint.decided_by) == (CheckpointState.CONTINUED, "ann@host")
-
-    assert play(scene).living.acts == ["start"]
-
-
-def test_a_yes_is_for_what_was_cut_off_then() -> None:
-    """Revived and killed inside another push of the same turn, it is held again, with a new number."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await held(clinic)
+    await held(clinic)
+    rules, clinic.rules = clinic.rules, replace(clinic.rules, mode="observe")
+    with pytest.raises(HealerObserves):
+        await clinic.healer.revive("a", approved=True, by="ann")
+    assert len(await clinic.checkpoints.list_checkpoints(everything=False)) == 1
+    with pytest.raises(HealerObserves):
         await clinic.checkpoints.decide(1, CONTINUE, "ann")
-        clinic.work("a", "git push origin other")
-        await clinic.clock.run_for(60)
-        (process,) = clinic.roster.find("a").presence.living_processes
-        clinic.end(process.process)
-        await clinic.clock.run_for(60)
-        (second,) = await clinic.checkpoints.list_checkpoints(everything=False)
-        assert second.number == 2
-        assert "other" in second.may_have[-1]
-
-    assert play(scene).living.acts == ["start"]
+    assert clinic.living.acts == []
+    clinic.rules = rules
+    await clinic.checkpoints.restore()
+    await clinic.clock.run_for(10)
+    assert clinic.living.acts == ["start"]
 
 
-def test_whoever_goes_on_with_it_elsewhere_answers_it() -> None:
+async def test_revive_yes_answers_the_checkpoint(clinic: HealingFixture) -> None:
+    """With the person's name; an abort after that is refused."""
+    await held(clinic)
+    await clinic.healer.revive("a", approved=True, by="ann@host")
+    (checkpoint,) = await clinic.checkpoints.list_checkpoints()
+    assert (checkpoint.state, checkpoint.decided_by) == (CheckpointState.CONTINUED, "ann@host")
+    assert clinic.living.acts == ["start"]
+
+
+async def test_a_yes_is_for_what_was_cut_off_then(clinic: HealingFixture) -> None:
+    """Revived and killed inside another push of the same turn, it is held again, with a new number."""
+    await held(clinic)
+    await clinic.checkpoints.decide(1, CONTINUE, "ann")
+    clinic.work("a", "git push origin other")
+    await clinic.clock.run_for(60)
+    (process,) = clinic.registry.find("a").presence.living_processes
+    clinic.end(process.process)
+    await clinic.clock.run_for(60)
+    (second,) = await clinic.checkpoints.list_checkpoints(everything=False)
+    assert second.number == 2
+    assert "other" in second.may_have[-1]
+    assert clinic.living.acts == ["start"]
+
+
+async def test_whoever_goes_on_with_it_elsewhere_answers_it(clinic: HealingFixture) -> None:
     """A session that works again needs no decision."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await held(clinic)
-        clinic.start("a")
-        clinic.hear("a", Prompted(clinic.wall()), TurnEnded(clinic.wall()))
-        await clinic.clock.run_for(60)
-        assert await clinic.checkpoints.list_checkpoints(everything=False) == []
-
-    assert "start" not in play(scene).living.acts
+    await held(clinic)
+    clinic.start("a")
+    clinic.hear("a", Prompted(clinic.wall()), TurnEnded(clinic.wall()))
+    await clinic.clock.run_for(60)
+    assert await clinic.checkpoints.list_checkpoints(everything=False) == []
+    assert "start" not in clinic.living.acts
 
 
-def test_a_lesson_lets_go_what_was_held_for_it() -> None:
+async def test_a_lesson_lets_go_what_was_held_for_it(clinic: HealingFixture) -> None:
     """Unknown becomes local in this project: it is resumed at once, and the next time no question is asked."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await held(clinic, "./sync-fixtures.sh --all")
-        assert len(await clinic.checkpoints.list_checkpoints(everything=False)) == 1
-        await clinic.lessons.teach("shop", "./sync-fixtures.sh", "ann")
-        await clinic.clock.run_for(10)
-        assert await clinic.checkpoints.list_checkpoints(everything=False) == []
-
-    assert play(scene).living.acts == ["start"]
+    await held(clinic, "./sync-fixtures.sh --all")
+    assert len(await clinic.checkpoints.list_checkpoints(everything=False)) == 1
+    await clinic.lessons.teach("shop", "./sync-fixtures.sh", "ann")
+    await clinic.clock.run_for(10)
+    assert await clinic.checkpoints.list_checkpoints(everything=False) == []
+    assert clinic.living.acts == ["start"]
 
 
-def test_a_pause_does_not_lose_what_must_be_held() -> None:
+async def test_a_pause_does_not_lose_what_must_be_held(clinic: HealingFixture) -> None:
     """The alert during the pause says that nothing is done; after the pause it waits for a person with
     another alert."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await clinic.calm.pause("ann")
-        await held(clinic)
-        assert await clinic.checkpoints.list_checkpoints() == []
-        await clinic.calm.resume()
-        clinic.healer.recheck_all()
-        await clinic.clock.run_for(10)
-        assert len(await clinic.checkpoints.list_checkpoints()) == 1
-
-    assert "wakeful checkpoint show 1" in play(scene).recorder.said[-1]
+    await clinic.calm.pause("ann")
+    await held(clinic)
+    assert await clinic.checkpoints.list_checkpoints() == []
+    await clinic.calm.resume()
+    clinic.healer.recheck_all()
+    await clinic.clock.run_for(10)
+    assert len(await clinic.checkpoints.list_checkpoints()) == 1
+    assert "wakeful checkpoint show 1" in clinic.recorder.said[-1]

@@ -109,18 +109,14 @@ def test_too_wide_or_broken_lessons_are_refused(prefix: str) -> None:
         asyncio.run(lessons.teach("shop", prefix, "ann"))
 
 
-def test_lessons_are_kept_for_their_project() -> None:
+async def test_lessons_are_kept_for_their_project() -> None:
     """Another project is asked about, a restart remembers, and what is forgotten is judged by the rules again."""
-
-    async def scene() -> None:
-        store = MemoryStore()
-        await Lessons(store, VirtualClock()).teach("shop", "./sync.sh", "ann")
-        following = Lessons(store, VirtualClock())
-        await following.load()
-        assert [each.prefix for each in following.of("shop")] == ["./sync.sh"]
-        assert following.of("bank") == ()
-        assert await following.forget("shop", "./sync.sh") is True
-        assert await following.forget("shop", "./sync.sh") is False
-        assert following.of("shop") == ()
-
-    asyncio.run(scene())
+    store = MemoryStore()
+    await Lessons(store, VirtualClock()).teach("shop", "./sync.sh", "ann")
+    following = Lessons(store, VirtualClock())
+    await following.load()
+    assert [each.prefix for each in following.of("shop")] == ["./sync.sh"]
+    assert following.of("bank") == ()
+    assert await following.forget("shop", "./sync.sh") is True
+    assert await following.forget("shop", "./sync.sh") is False
+    assert following.of("shop") == ()

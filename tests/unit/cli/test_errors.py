@@ -14,6 +14,7 @@ import pytest
 
 from support.daemon_process import RunningDaemon
 from support.fake_daemon_socket import FakeDaemonSocket
+from support.run_program import run_program
 
 
 def environ_of(home: Path) -> dict[str, str]:
@@ -22,9 +23,7 @@ def environ_of(home: Path) -> dict[str, str]:
 
 def typed(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "wakeful", *words]
-    return subprocess.run(
-        argv, env=environ_of(home), cwd=home, capture_output=True, text=True, timeout=60, check=False
-    )
+    return run_program(argv, env=environ_of(home), cwd=home)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.fake_daemon_socket import FakeDaemonSocket, http
+from support.run_program import run_program
 from wakeful import __main__ as entry
 
 BODY = b'{"schema":1,"id":"claude-x"}'
@@ -23,14 +24,7 @@ ALLOWED = {
 
 
 def imports_of(*argv: str, environ: dict[str, str]) -> tuple[set[str], subprocess.CompletedProcess[str]]:
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", *argv],
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-    )
+    done = run_program([sys.executable, "-X", "importtime", *argv], env=environ, timeout=30)
     lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
     return {line.rpartition("|")[2].strip() for line in lines}, done
 

@@ -249,8 +249,8 @@ def test_a_usage_limit_counts_down() -> None:
         for waits in ((until,), (replace(until, until=ago(5)),), ())
     ]
     assert shown == [
-        "usage limit, lifted in 43m",
-        "usage limit, lifted",
+        "usage limit, ends in 43m",
+        "usage limit, ended",
         "usage limit reached ·",
     ]
 
@@ -344,8 +344,8 @@ def test_nobody_is_counted_twice() -> None:
 
 def test_an_empty_list_says_what_to_do() -> None:
     """With nothing to show there is no header, and a way on."""
-    assert drawn([], 80, older=0).startswith("No agent session in the last 24 hours. Start claude")
-    assert footer([], 0, filtered=True) == ["No session fits."]
+    assert drawn([], 80, older=0).startswith("No agent sessions in the last 24 hours. Start claude")
+    assert footer([], 0, filtered=True) == ["No matching sessions."]
 
 
 def test_a_list_of_another_version_is_said_so() -> None:
@@ -369,7 +369,7 @@ def test_durations_are_read(text: str, seconds: float) -> None:
 )
 def test_what_is_no_duration_is_refused(text: str) -> None:
     """One line says how to write it."""
-    with pytest.raises(BadDuration, match="write 30s, 10m, 2h, 1d or 2w"):
+    with pytest.raises(BadDuration, match="use 30s, 10m, 2h, 1d or 2w"):
         parse_duration(text)
 
 
@@ -434,8 +434,8 @@ def test_status_states_pause_and_mode_first() -> None:
         Overview,
     )
     assert list(overview_lines(overview, RECORDS, 2000)) == [
-        "PAUSED by ada since 2027-01-15T08:00:00.000Z; Wakeful does nothing by itself until `wakeful resume`",
-        "mode       observe: acts on nothing",
+        "PAUSED by ada since 2027-01-15T08:00:00.000Z; Wakeful takes no action by itself until `wakeful unpause`",
+        "mode       observe (takes no action)",
         "listening  /s, http://127.0.0.1:4747",
         "slow       codex: no watches left",
         "sessions   3 need you, 2 prompting, 2 idle, 2 stopped, 2,000 older",
@@ -456,4 +456,4 @@ def test_several_failures_at_once_are_told_by_the_first(capsys: pytest.CaptureFi
     assert app._report_problem(OwnError()) == 4
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "wakeful: /x: Permission denied"
-    assert lines[1].startswith("wakeful: this is a bug of ours: OwnError")
+    assert lines[1].startswith("wakeful: this is a bug in Wakeful: OwnError")

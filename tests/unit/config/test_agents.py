@@ -118,7 +118,7 @@ def test_every_problem_names_its_place_and_key(lines: str, said: str) -> None:
 def test_a_name_that_cannot_be_one_is_refused(name: str) -> None:
     """It becomes a container's name and a tmux session's, and a few words are commands."""
     (found,) = problems_of(f'[agents."{name}"]\nruntime = "tmux"\ncommand = ["x"]')
-    assert "cannot be an agent's name" in found
+    assert "Invalid agent name" in found
 
 
 def test_heartbeat_is_no_agent() -> None:

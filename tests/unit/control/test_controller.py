@@ -1,13 +1,13 @@
 """Claims about acting on sessions: the gate, ownership, and what a crash leaves. A scripted driver, virtual time."""
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
+from support.control_helpers import now, request
 from support.supervisor_fixture import BOOT, SupervisorFixture, subject
 from wakeful.control.controller import AgentProcessAlive, CannotResume, RemoteCallInterrupted
 from wakeful.control.driver import StartRequest
@@ -19,23 +19,12 @@ from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.leases import ConversationHeld, Lease, LeaseConflict, LeaseKey
 from wakeful.core.managed_session import INTENT_VARIABLE, SESSION_VARIABLE, ManagedSession, PaneAddress
 from wakeful.core.process import Process, ProcessState
+from wakeful.judging.available_actions import ActionName
+from wakeful.judging.evidence import SessionIdentity
 from wakeful.storage.base import ActionOutcome, Intent
 
 T = TypeVar("T")
 A = SessionId("claude-a")
-
-
-def now(work: Coroutine[Any, Any, T]) -> T:
-    return asyncio.run(work)
-
-
-def request(*argv: str, **options: Any) -> RunRequest:
-    return RunRequest(argv=argv or ("claude",), cwd="/home/me/shop", environ={"PATH": "/bin"}, **options)
-
-
-@pytest.fixture
-def house() -> SupervisorFixture:
-    return SupervisorFixture()
 
 
 def adopted(house: SupervisorFixture, name: str = "a") -> Process:
@@ -47,21 +36,37 @@ def adopted(house: SupervisorFixture, name: str = "a") -> Process:
 def test_a_found_session_is_not_touched(house: SupervisorFixture) -> None:
     """No action reaches the driver of a session that is not managed."""
     house.start("a")
-    with pytest.raises(NotManaged, match="wakeful session adopt claude-a"):
+    with pytest.raises(NotManaged, match="wakeful adopt claude-a"):
         now(house.hands.deliver("a", "go on"))
     assert house.driver.asked == []
+
+
+def test_a_session_that_cannot_be_handed_over_is_not_advised_to_be(house: SupervisorFixture) -> None:
+    """The advice would lead to a refusal; both refusals name the reason."""
+    program = SessionIdentity(SessionId("job-1"), "events", "h", "event-log")
+    house.supervisor.on_process(program, Process(8, 1, "b"), ProcessState.ALIVE, source="a test", cwd="/p")
+    house.settle()
+    with pytest.raises(NotManaged, match="cannot be handed over: only Claude Code and Codex") as refused:
+        now(house.hands.deliver("job-1", "go on"))
+    assert "session adopt" not in str(refused.value)
+    with pytest.raises(CannotResume, match="cannot be handed over: only Claude Code and Codex"):
+        now(house.hands.adopt("job-1"))
+    record = house.registry.find("job-1").record
+    assert record is not None
+    offered = next(each for each in record.actions if each.name is ActionName.ADOPT)
+    assert (offered.allowed, "only Claude Code" in offered.reason) == (False, True)
 
 
 def test_an_adopted_session_is_managed_until_released(house: SupervisorFixture) -> None:
     """Its record says so, and says so no more after it was given back."""
     adopted(house)
     house.settle()
-    record = house.roster.find("a").record
+    record = house.registry.find("a").record
     assert record is not None
     assert (record.managed, record.attempt) == (True, 1)
     now(house.hands.release("a"))
     house.settle()
-    record = house.roster.find("a").record
+    record = house.registry.find("a").record
     assert record is not None
     assert not record.managed
     with pytest.raises(NotManaged):
@@ -104,7 +109,7 @@ def test_a_session_is_adopted_by_a_name(house: SupervisorFixture) -> None:
     assert now(house.hands.adopt("a", name="owl")).name == "owl"
     assert now(house.hands.adopt("a")).name == "owl"
     house.settle()
-    record = house.roster.find("owl").record
+    record = house.registry.find("owl").record
     assert record is not None
     assert (record.id, record.name, record.managed) == (A, "owl", True)
 
@@ -166,7 +171,7 @@ def test_a_resume_inside_a_call_elsewhere_needs_a_persons_yes(house: SupervisorF
     process = adopted(house)
     house.work("a", "git push origin main")
     house.end(process)
-    with pytest.raises(RemoteCallInterrupted, match=r"git push origin main.*session revive claude-a --yes"):
+    with pytest.raises(RemoteCallInterrupted, match=r"git push origin main.*wakeful resume claude-a --yes"):
         now(house.hands.resume("a"))
     assert house.driver.asked == []
     assert now(house.hands.resume("a", approved=True)).outcome is ActionOutcome.CONFIRMED
@@ -218,7 +223,7 @@ def test_a_restarted_daemon_knows_what_its_server_took_along(
     for gone in (process, *((server,) if also_server else ())):
         after.end(gone)
     now(after.holdings.load())
-    seen = after.roster.sessions[A].presence.pane
+    seen = after.registry.sessions[A].presence.pane
     assert (seen.runtime if seen is not None else None) is (ProcessState.DEAD if also_server else None)
 
 
@@ -320,7 +325,7 @@ def test_a_new_session_is_claimed_before_it_starts(house: SupervisorFixture) -> 
     held = now(house.store.claim_lease(LeaseKey(record.session_id), "another tool"))
     assert isinstance(held, LeaseConflict)
     assert record.session_id == f"claude-{order.conversation_id}"
-    assert house.roster.find(record.session_id).presence.living_processes
+    assert house.registry.find(record.session_id).presence.living_processes
 
 
 def test_a_start_that_failed_leaves_no_claim(house: SupervisorFixture) -> None:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import pytest
 from msgspec.structs import replace
 
+from support.control_helpers import now
 from support.supervisor_fixture import SupervisorFixture
 from wakeful.control.driver import ActionResult, StartRequest
 from wakeful.control.gate import ActionRecord
@@ -25,10 +26,6 @@ REQUEST = RunRequest(
 
 class Cut(BaseException):
     """The daemon ends here."""
-
-
-def now(work: Coroutine[Any, Any, T]) -> T:
-    return asyncio.run(work)
 
 
 def once_of(house: SupervisorFixture) -> IdempotentController:
@@ -75,13 +72,9 @@ def test_the_same_key_delivers_once(house: SupervisorFixture, once: IdempotentCo
     assert delivered(house) == ["deliver go on"]
 
 
-def test_two_who_ask_at_once_wait_for_one(house: SupervisorFixture, once: IdempotentController) -> None:
+async def test_two_who_ask_at_once_wait_for_one(house: SupervisorFixture, once: IdempotentController) -> None:
     """The second is answered by what the first did."""
-
-    async def both() -> list[ActionRecord]:
-        return await asyncio.gather(*(once.deliver("a", "go on", None, "k1") for _ in range(2)))
-
-    first, second = now(both())
+    first, second = await asyncio.gather(*(once.deliver("a", "go on", None, "k1") for _ in range(2)))
     assert first == second
     assert delivered(house) == ["deliver go on"]
 

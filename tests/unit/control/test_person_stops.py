@@ -3,7 +3,7 @@
 import asyncio
 
 from support.agents_fixture import TestHub, agent
-from support.healing_fixture import HealingFixture, play
+from support.healing_fixture import HealingFixture
 from support.supervisor_fixture import SupervisorFixture
 from wakeful.agents.model import AgentEvent, AgentState, Restart
 from wakeful.control.driver import ActionResult
@@ -14,148 +14,119 @@ from wakeful.testing.scripted_runtime import SESSION_DEAD
 
 
 def findings(house: SupervisorFixture) -> int:
-    record = house.roster.find("a").record
+    record = house.registry.find("a").record
     assert record is not None
     return len(record.findings)
 
 
-def test_a_process_that_a_person_ended_leaves_no_finding() -> None:
+async def test_a_process_that_a_person_ended_leaves_no_finding(house: SupervisorFixture) -> None:
     """Also if the next daemon sees its end; a later process of the conversation that dies is news again."""
-
-    async def scene() -> None:
-        house = SupervisorFixture()
-        process = house.start("a")
-        house.work("a")
-        await PersonStops(house.store, house.clock, house.supervisor).record_order((process,))
-        following = SupervisorFixture(store=house.store, clock=house.clock)
-        for each in (house, following):
-            stops = PersonStops(each.store, each.clock, each.supervisor)
-            await stops.load()
-            each.start("a", pid=process.pid)
-            each.work("a")
-            each.end(process)
-            record = each.roster.find("a").record
-            assert record is not None
-            assert (findings(each), record.health) == (0, Health.HEALTHY)
-        await following.clock.run_for(1)
-        another = following.start("a", pid=4242)
-        following.work("a")
-        following.end(another)
-        assert findings(following) == 1
-
-    asyncio.run(scene())
+    process = house.start("a")
+    house.work("a")
+    await PersonStops(house.store, house.clock, house.supervisor).record_order((process,))
+    following = SupervisorFixture(store=house.store, clock=house.clock)
+    for each in (house, following):
+        stops = PersonStops(each.store, each.clock, each.supervisor)
+        await stops.load()
+        each.start("a", pid=process.pid)
+        each.work("a")
+        each.end(process)
+        record = each.registry.find("a").record
+        assert record is not None
+        assert (findings(each), record.health) == (0, Health.HEALTHY)
+    await following.clock.run_for(1)
+    another = following.start("a", pid=4242)
+    following.work("a")
+    following.end(another)
+    assert findings(following) == 1
 
 
-def test_a_session_that_a_person_stopped_and_resumed_by_hand_is_news_again() -> None:
+async def test_a_session_that_a_person_stopped_and_resumed_by_hand_is_news_again(
+    clinic: HealingFixture,
+) -> None:
     """It was stopped through Wakeful; the process that went on with it elsewhere dies in a turn by itself."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await clinic.manage("a")
-        clinic.work("a")
-        await clinic.hands.stop("a")
-        clinic.settle()
-        assert findings(clinic) == 0
-        await clinic.clock.run_for(60)
-        another = clinic.start_again("a", 4242)
-        clinic.work("a")
-        clinic.end(another)
-        clinic.settle()
-        assert findings(clinic) == 1
-        await clinic.clock.run_for(60)
-
-    clinic = play(scene)
+    await clinic.manage("a")
+    clinic.work("a")
+    await clinic.hands.stop("a")
+    clinic.settle()
+    assert findings(clinic) == 0
+    await clinic.clock.run_for(60)
+    another = clinic.start_again("a", 4242)
+    clinic.work("a")
+    clinic.end(another)
+    clinic.settle()
+    assert findings(clinic) == 1
+    await clinic.clock.run_for(60)
     assert clinic.living.acts == ["stop"]
     (told,) = clinic.recorder.said
     assert "died in the middle of a turn" in told
 
 
-def test_an_order_that_came_to_nothing_is_withdrawn() -> None:
+async def test_an_order_that_came_to_nothing_is_withdrawn(house: SupervisorFixture) -> None:
     """It was never carried out: the process that dies later is news, also for the next daemon."""
-
-    async def scene() -> None:
-        house = SupervisorFixture()
-        process = house.start("a")
-        house.work("a")
-        supervisor = house.supervisor
-        stops = PersonStops(house.store, house.clock, supervisor)
-        await stops.record_order((process,))
-        await stops.withdraw((process,))
-        assert await house.store.notes("person_stop") == []
-        house.end(process)
-        assert findings(house) == 1
-
-    asyncio.run(scene())
+    process = house.start("a")
+    house.work("a")
+    supervisor = house.supervisor
+    stops = PersonStops(house.store, house.clock, supervisor)
+    await stops.record_order((process,))
+    await stops.withdraw((process,))
+    assert await house.store.notes("person_stop") == []
+    house.end(process)
+    assert findings(house) == 1
 
 
-def test_orders_of_long_ago_are_forgotten() -> None:
+async def test_orders_of_long_ago_are_forgotten(house: SupervisorFixture) -> None:
     """The store does not grow for ever."""
-
-    async def scene() -> None:
-        house = SupervisorFixture()
-        stops = PersonStops(house.store, house.clock, house.supervisor)
-        await stops.record_order((house.start("a"),))
-        await house.clock.run_for(RETENTION_SECONDS + 1)
-        await stops.load()
-        assert await house.store.notes("person_stop") == []
-
-    asyncio.run(scene())
+    stops = PersonStops(house.store, house.clock, house.supervisor)
+    await stops.record_order((house.start("a"),))
+    await house.clock.run_for(RETENTION_SECONDS + 1)
+    await stops.load()
+    assert await house.store.notes("person_stop") == []
 
 
-def test_a_person_who_stops_a_session_that_is_being_revived_is_obeyed() -> None:
+async def test_a_person_who_stops_a_session_that_is_being_revived_is_obeyed(clinic: HealingFixture) -> None:
     """The healer has ended its process and not yet started the next one: it starts none."""
+    await clinic.manage("a")
+    clinic.prompted("a", "Fix the tests")
+    stop = clinic.living.stop
+    orders: list[asyncio.Task[object]] = []
 
-    async def scene(clinic: HealingFixture) -> None:
-        await clinic.manage("a")
-        clinic.prompted("a", "Fix the tests")
-        stop = clinic.living.stop
-        orders: list[asyncio.Task[object]] = []
+    async def stopped(hosting: ManagedSession) -> ActionResult:
+        if not orders:
+            # Waits for its turn, which comes between the healer's two acts.
+            orders.append(asyncio.create_task(clinic.hands.stop("a")))
+            await asyncio.sleep(0)
+        return await stop(hosting)
 
-        async def stopped(hosting: ManagedSession) -> ActionResult:
-            if not orders:
-                # Waits for its turn, which comes between the healer's two acts.
-                orders.append(asyncio.create_task(clinic.hands.stop("a")))
-                await asyncio.sleep(0)
-            return await stop(hosting)
-
-        clinic.living.stop = stopped  # type: ignore[method-assign]
-        await clinic.clock.run_for(7200)
-        assert len(orders) == 1
-
-    clinic = play(scene)
+    clinic.living.stop = stopped  # type: ignore[method-assign]
+    await clinic.clock.run_for(7200)
+    assert len(orders) == 1
     assert "start" not in clinic.living.acts
 
 
-def test_an_agent_whose_stop_was_cut_off_by_a_crash_is_not_restarted() -> None:
+async def test_an_agent_whose_stop_was_cut_off_by_a_crash_is_not_restarted() -> None:
     """`restart = "auto"` brings back what ended by itself, not what a person had begun to stop."""
-
-    async def scene() -> None:
-        house = TestHub(agent(restart=Restart.AUTO))
-        async with house.open():
-            await house.orders.start("claude")
-            stopping = house.book.find("claude")
-            house.book.apply_command(stopping, AgentEvent.STOP)
-            await house.book.save(stopping)
-        house.build()
-        async with house.open():
-            await house.happens(SESSION_DEAD)
-            await house.clock.run_for(300)
-            assert house.record().state is AgentState.STALE
-        assert [act for act, _ in house.runtime.actions] == ["start claude"]
-
-    asyncio.run(scene())
+    house = TestHub(agent(restart=Restart.AUTO))
+    async with house.open():
+        await house.orders.start("claude")
+        stopping = house.book.find("claude")
+        house.book.apply_command(stopping, AgentEvent.STOP)
+        await house.book.save(stopping)
+    house.build()
+    async with house.open():
+        await house.happens(SESSION_DEAD)
+        await house.clock.run_for(300)
+        assert house.record().state is AgentState.STALE
+    assert [act for act, _ in house.runtime.actions] == ["start claude"]
 
 
-def test_trouble_that_a_person_ends_is_over_and_nothing_is_revived() -> None:
+async def test_trouble_that_a_person_ends_is_over_and_nothing_is_revived(clinic: HealingFixture) -> None:
     """Its process is ended by an action on its agent while the problem waits to be confirmed: no alert, no action."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        process = await clinic.manage("a")
-        clinic.work("a")
-        await PersonStops(clinic.store, clinic.clock, clinic.supervisor).record_order((process,))
-        clinic.end(process)
-        await clinic.clock.run_for(3600)
-        assert clinic.healer.case_of(clinic.roster.resolve("a")) is None
-        assert await clinic.incidents.list_incidents(include_resolved=True) == []
-
-    clinic = play(scene)
+    process = await clinic.manage("a")
+    clinic.work("a")
+    await PersonStops(clinic.store, clinic.clock, clinic.supervisor).record_order((process,))
+    clinic.end(process)
+    await clinic.clock.run_for(3600)
+    assert clinic.healer.case_of(clinic.registry.resolve("a")) is None
+    assert await clinic.incidents.list_incidents(include_resolved=True) == []
     assert (clinic.living.acts, clinic.events, clinic.recorder.said) == ([], [], [])

@@ -9,12 +9,13 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from support.control_helpers import now, request
 from support.supervisor_fixture import BOOT, SupervisorFixture, subject
 from wakeful.control.controller import NOT_MANAGED_ANY_MORE
 from wakeful.control.driver import ActionResult
 from wakeful.control.gate import ActionIntent, ActionKind, ActionRecord, reconcile
 from wakeful.control.ownership import NothingToRelease
-from wakeful.control.start import NameTaken, NoHeadlessDriver, RunRequest, plan_run
+from wakeful.control.start import NameTaken, NoHeadlessDriver, plan_run
 from wakeful.core.errors import AmbiguousSession, SessionNotFound, StartFailed, WorldError
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.leases import LeaseKey
@@ -27,19 +28,6 @@ from wakeful.storage.base import ActionOutcome, Intent
 T = TypeVar("T")
 _UUID = UUID(int=7)
 A = SessionId("claude-a")
-
-
-def now(work: Coroutine[Any, Any, T]) -> T:
-    return asyncio.run(work)
-
-
-def request(*argv: str, **options: Any) -> RunRequest:
-    return RunRequest(argv=argv or ("claude",), cwd="/home/me/shop", environ={"PATH": "/bin"}, **options)
-
-
-@pytest.fixture
-def house() -> SupervisorFixture:
-    return SupervisorFixture()
 
 
 async def while_starting(
@@ -104,7 +92,7 @@ def test_a_start_that_fails_late_leaves_nothing_and_a_stop_of_it_is_declined(
     assert (record.outcome, record.words) == (ActionOutcome.DECLINED, NOT_MANAGED_ANY_MORE)
     assert (house.holdings.all(), now(house.store.leases())) == ([], [])
     with pytest.raises(SessionNotFound):
-        house.roster.find("docs")
+        house.registry.find("docs")
 
 
 class Full(WorldError):
@@ -170,19 +158,19 @@ def test_a_codex_stopped_while_its_turn_begins_stays_stopped(house: SupervisorFi
 def test_a_name_stands_for_its_session(house: SupervisorFixture) -> None:
     """Every command takes it; of two that live, a person has to say which; one that ended gives way."""
     first = now(house.hands.run(request(name="docs")))
-    assert house.roster.resolve("docs") == first.session_id
+    assert house.registry.resolve("docs") == first.session_id
     house.settle()
-    record = house.roster.find("docs").record
+    record = house.registry.find("docs").record
     assert record is not None
     assert (record.name, record.managed) == ("docs", True)
     with pytest.raises(NameTaken, match=first.session_id):
         now(house.hands.run(request(name="docs")))
     end(house, first.session_id)
     second = now(house.hands.run(request(name="docs")))
-    assert house.roster.resolve("docs") == second.session_id
+    assert house.registry.resolve("docs") == second.session_id
     end(house, second.session_id)
     with pytest.raises(AmbiguousSession):
-        house.roster.resolve("docs")
+        house.registry.resolve("docs")
 
 
 def end(house: SupervisorFixture, session_id: SessionId) -> None:
@@ -228,7 +216,7 @@ def test_what_is_not_managed_cannot_be_released(house: SupervisorFixture) -> Non
 
 def test_only_clients_with_a_driver_for_it_run_headless(house: SupervisorFixture) -> None:
     """Anything else is refused before anything is claimed; Codex never has a terminal."""
-    with pytest.raises(NoHeadlessDriver, match="leave --headless out"):
+    with pytest.raises(NoHeadlessDriver, match="--headless is not possible"):
         now(house.hands.run(request("bash", terminal=False)))
     assert (house.driver.asked, now(house.store.leases())) == ([], [])
     named = SessionId("codex-t")
@@ -257,7 +245,7 @@ def test_what_its_client_said_outlives_what_is_kept(house: SupervisorFixture) ->
         waiting_for="Bash",
     )
     now(house.holdings.save(managed))
-    (holder,) = house.roster.find("a").presence.living_processes
+    (holder,) = house.registry.find("a").presence.living_processes
     assert (holder.status, holder.waiting_for, holder.source) == (ClientStatus.WAITING, "Bash", "registry")
 
 

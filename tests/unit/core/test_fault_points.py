@@ -150,4 +150,4 @@ def test_a_misspelt_environment_is_told_at_the_first_point() -> None:
     """The variable is read when a point is reached, and then its mistake is loud."""
     ended = reach_in_child("a.b=kill")
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert "is not a fault" in ended.stderr
+    assert "Invalid fault" in ended.stderr

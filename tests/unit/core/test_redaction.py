@@ -11,14 +11,19 @@ from wakeful.core.redaction import FORMATS, REDACTED_CHARS_MAX, redact
 
 
 def _spellings(text: str) -> dict[str, str]:
-    """One text as logs hold it: plain, in JSON, in JSON within JSON, in a sentence."""
+    """One text as logs hold it: plain, in JSON, in JSON within JSON, in a sentence, in a line of a script."""
     command = json.dumps({"command": text})
+    script = json.dumps({"command": f"set -e\n{text}\necho done"})
     return {
         "plain": text,
         "JSON": command,
         "JSON as it is": json.dumps({"command": text}, ensure_ascii=False),
         "JSON in JSON": json.dumps({"body": command}),
         "JSON in JSON in JSON": json.dumps(json.dumps({"body": command})),
+        "line of a script in JSON": script,
+        "line of a script in JSON in JSON": json.dumps({"body": script}),
+        "behind a tab in JSON": json.dumps({"command": f"if a\n\t{text}\n"}),
+        "behind a carriage return in JSON": json.dumps(f"a\r\n{text}\r\n"),
         "sentence": f"I ran it: {text} and it failed",
         "behind a line": f"line one\n{text}\nline three",
         "coloured": f"\x1b[1m{text}\x1b[0m",
@@ -33,6 +38,7 @@ def test_every_kind_goes_in_every_spelling(kind: Kind) -> None:
         shown = redact(spelled)
         assert not kind.is_in(shown), f"{name}: {shown}"
         assert not kind.is_in(shown.replace("\\", "")), f"{name}: {shown}"
+        assert redact(shown) == shown, f"{name}: redacted once more it is another text"
 
 
 def test_there_are_enough_kinds() -> None:

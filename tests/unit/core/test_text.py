@@ -153,6 +153,8 @@ def test_nothing_in_front_hides_a_secret(secret: str, before: str, hidden: list[
     st.lists(st.tuples(st.integers(1, 60), st.sampled_from(INSIDE)), min_size=1, max_size=4),
 )
 @example("Bearer Zq8vT3xWm2Lk9Pf4", [(6, "\x1b")])
+@example("glpat-Zq8vT3xWm2Lk9Pf4", [(5, "\x1b")])
+@example("sk-Zq8vT3xWm2Lk9Pf4", [(1, "\x1b(B"), (2, "\x1b"), (2, "\x1b")])
 def test_nothing_inside_hides_a_secret(secret: str, pieces: list[tuple[int, str]]) -> None:
     """Colours, zero-width characters, backspaces and NULs within a secret neither hide nor halve it."""
     text = secret
@@ -165,14 +167,13 @@ def test_nothing_inside_hides_a_secret(secret: str, pieces: list[tuple[int, str]
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-def test_no_record_holds_a_secret_behind_a_colour(secret: str) -> None:
+def test_no_record_holds_a_secret_behind_a_colour(secret: str, house: SupervisorFixture) -> None:
     """Whatever of a session could carry it: its folder, what it asks, its call, its failure."""
-    house = SupervisorFixture()
     coloured = f"x\x1b[31m{secret}\x1b[0mDone"
     house.start("told", project=coloured)
     for act in (house.work, house.ask, house.fail):
         act("told", coloured)
-        record = house.roster.find("claude-told").record
+        record = house.registry.find("claude-told").record
         assert SECRETS[secret] not in msgspec.json.encode(record).decode()
 
 

@@ -7,8 +7,6 @@ import pytest
 
 from wakeful.core.waiting import running
 
-pytestmark = pytest.mark.anyio
-
 
 async def run_on(log: list[str], name: str) -> None:
     try:

@@ -33,33 +33,25 @@ class NotifierFixture:
         self.voice = AdminNotifier(MutePause(store, self.clock), (*channels, self.recorder), self.chat, (7,))
 
 
-def test_what_is_muted_waits_for_the_end_of_its_mute() -> None:
+async def test_what_is_muted_waits_for_the_end_of_its_mute() -> None:
     """`wakeful mute --code gateway`, given elsewhere: not sent, and not counted as sent."""
-
-    async def scene() -> None:
-        office = NotifierFixture()
-        await office.calm.mute(MuteKind.CODE, "gateway", 60.0, by="ada")
-        assert await office.voice.notify("warning", "the disk is full") is False
-        assert office.recorder.said == []
-        await office.clock.run_for(61)
-        assert await office.voice.notify("warning", "the disk is full") is True
-        assert office.recorder.said == ["warning: the disk is full"]
-
-    asyncio.run(scene())
+    office = NotifierFixture()
+    await office.calm.mute(MuteKind.CODE, "gateway", 60.0, by="ada")
+    assert await office.voice.notify("warning", "the disk is full") is False
+    assert office.recorder.said == []
+    await office.clock.run_for(61)
+    assert await office.voice.notify("warning", "the disk is full") is True
+    assert office.recorder.said == ["warning: the disk is full"]
 
 
-def test_a_pause_is_said_first() -> None:
+async def test_a_pause_is_said_first() -> None:
     """Like every other alert."""
-
-    async def scene() -> None:
-        office = NotifierFixture()
-        await office.calm.pause("ada")
-        await office.voice.notify("info", "logged in again")
-        (told,) = office.recorder.said
-        assert told.splitlines()[0].startswith("PAUSED by ada")
-        assert told.splitlines()[1] == "info: logged in again"
-
-    asyncio.run(scene())
+    office = NotifierFixture()
+    await office.calm.pause("ada")
+    await office.voice.notify("info", "logged in again")
+    (told,) = office.recorder.said
+    assert told.splitlines()[0].startswith("PAUSED by ada")
+    assert told.splitlines()[1] == "info: logged in again"
 
 
 @pytest.mark.parametrize("channels", [(), (RefusingMessenger(),)])

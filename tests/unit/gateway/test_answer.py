@@ -15,16 +15,10 @@ from wakeful.gateway.ports import ChatFailed, ChatFlooded, ChatRefused
 from wakeful.gateway.rules.messages import Button, Place
 from wakeful.testing.virtual_clock import VirtualClock
 
-pytestmark = pytest.mark.anyio
 PRIVATE = Place(1, is_private=True)
 TOPIC = Place(-100, 7)
 PRIVATE_TOPIC = Place(1, 5, is_private=True)
 BUTTONS = ((Button("Context", "context"),),)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class AnswersFixture:

@@ -1,8 +1,6 @@
 """Claims about the commands of the chat: who may give them, what they answer, and that decisions are asked back."""
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from itertools import count
 
 import pytest
@@ -88,14 +86,14 @@ class CommandsFixture:
             acts=lambda: self.acts,
             last_words=lambda _session: "panic: key sk-ant-api03-" + "a" * 40,
             provider_of=lambda _key: "claude",
-            trouble=lambda: None,
+            problem=lambda: None,
             log="gateway.log",
         )
         self.orders = ChatCommands(
             clock=self.parts.clock,
             role_of=ACCESS.role_of,
             turns=gateway.turns,
-            house=self.house,
+            daemon=self.house,
             decisions=self.decisions,
             views=views,
         )
@@ -115,41 +113,32 @@ class CommandsFixture:
         raise AssertionError(f"no button {label}")
 
 
-def play(scene: Callable[[CommandsFixture], Awaitable[None]]) -> None:
-    async def played() -> None:
-        await scene(CommandsFixture())
-
-    asyncio.run(played())
+@pytest.fixture
+async def room() -> CommandsFixture:
+    return CommandsFixture()
 
 
 @pytest.mark.parametrize(
     "command", ["/health", "/errors", "/session", "/report", "/checkpoints", "/pause", "/resume", "/mute"]
 )
-def test_what_tells_about_the_host_is_for_admins(command: str) -> None:
+async def test_what_tells_about_the_host_is_for_admins(command: str, room: CommandsFixture) -> None:
     """A user who is no admin learns nothing and changes nothing."""
-
-    async def scene(room: CommandsFixture) -> None:
-        assert await room.say(command, USER) == FOR_ADMINS
-        assert (room.chat.sent, room.house.decided) == ([], [])
-
-    play(scene)
+    assert await room.say(command, USER) == FOR_ADMINS
+    assert (room.chat.sent, room.house.decided) == ([], [])
 
 
-def test_everybody_may_stop_and_begin_anew() -> None:
+async def test_everybody_may_stop_and_begin_anew(room: CommandsFixture) -> None:
     """The two commands a user needs, and the help that names them."""
-
-    async def scene(room: CommandsFixture) -> None:
-        assert await room.say("/stop", USER) == "Nothing is running."
-        assert "next message" in await room.say("/new", USER)
-        assert "/stop" in await room.say("/help", USER)
-
-    play(scene)
+    assert await room.say("/stop", USER) == "Nothing is running."
+    assert "next message" in await room.say("/new", USER)
+    assert "/stop" in await room.say("/help", USER)
 
 
-def test_an_admin_ends_all_sessions_once_asked_back(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_admin_ends_all_sessions_once_asked_back(
+    caplog: pytest.LogCaptureFixture, room: CommandsFixture
+) -> None:
     """What runs is cut short, what waits is dropped, each session is ended; the next message resumes its own."""
-
-    async def scene(room: CommandsFixture) -> None:
+    with caplog.at_level(logging.INFO, "wakeful.gateway"):
         sessions, slate = room.parts.sessions, room.parts.slate
         await room.gateway.start()
         room.chat.write(message(1, "one", 1), message(2, "two", 2))
@@ -172,156 +161,115 @@ def test_an_admin_ends_all_sessions_once_asked_back(caplog: pytest.LogCaptureFix
         assert slate.answers()[-1] == "Answer to: six."
         await room.gateway.end()
 
-    with caplog.at_level(logging.INFO, "wakeful.gateway"):
-        play(scene)
 
-
-def test_health_says_mode_host_login_and_the_next_step() -> None:
+async def test_health_says_mode_host_login_and_the_next_step(room: CommandsFixture) -> None:
     """The reading order begins here: a login that is gone comes before anything else."""
-
-    async def scene(room: CommandsFixture) -> None:
-        well = await room.say("/health")
-        assert "Mode: mine · PAUSED by ada" in well
-        assert "Host: disk 41 %, memory 30 %" in well
-        assert "Next: nothing to do" in well
-        room.patterns = [("timeout", 3, 0.0)]
-        assert "Next: /errors patterns" in await room.say("/health")
-        room.auth = [AuthMode("claude", AuthState.REFUSED, 1.0)]
-        assert "Next: on the host: claude auth login" in await room.say("/health")
-
-    play(scene)
+    well = await room.say("/health")
+    assert "Mode: mine · PAUSED by ada" in well
+    assert "Host: disk 41 %, memory 30 %" in well
+    assert "Next: nothing to do" in well
+    room.patterns = [("timeout", 3, 0.0)]
+    assert "Next: /errors patterns" in await room.say("/health")
+    room.auth = [AuthMode("claude", AuthState.REFUSED, 1.0)]
+    assert "Next: on the host: claude auth login" in await room.say("/health")
 
 
-def test_health_keeps_the_reading_order() -> None:
+async def test_health_keeps_the_reading_order(room: CommandsFixture) -> None:
     """Quick state, patterns, the breaker, the log of the watches, and last what the provider itself said."""
-
-    async def scene(room: CommandsFixture) -> None:
-        (line,) = [
-            each for each in (await room.say("/health")).splitlines() if each.startswith("If it looks")
-        ]
-        read = ("/health", "/errors patterns", "breaker in /session", "gateway.log", "last words in /session")
-        assert [line.index(each) for each in read] == sorted(line.index(each) for each in read)
-
-    play(scene)
+    (line,) = [
+        each
+        for each in (await room.say("/health")).splitlines()
+        if each.startswith("If something looks wrong")
+    ]
+    read = ("/health", "/errors patterns", "breaker in /session", "gateway.log", "last message in /session")
+    assert [line.index(each) for each in read] == sorted(line.index(each) for each in read)
 
 
-def test_health_answers_without_a_daemon() -> None:
+async def test_health_answers_without_a_daemon(room: CommandsFixture) -> None:
     """The command answers even if the daemon is what is wrong."""
-
-    async def scene(room: CommandsFixture) -> None:
-        room.house.is_away = True
-        assert "the daemon does not answer" in await room.say("/health")
-
-    play(scene)
+    room.house.is_away = True
+    assert "the daemon does not answer" in await room.say("/health")
 
 
-def test_errors_and_session_say_what_an_admin_needs() -> None:
+async def test_errors_and_session_say_what_an_admin_needs(room: CommandsFixture) -> None:
     """Category, count and last seen; key, provider, breaker, queue, redacted last words and what self-heal did."""
-
-    async def scene(room: CommandsFixture) -> None:
-        assert await room.say("/errors patterns") == "No failures in the last 10 minutes."
-        room.patterns = [("timeout", 3, 60.0)]
-        assert "timeout: 3, last " in await room.say("/errors patterns")
-        now = room.parts.clock.now().awake
-        room.gateway.turns.pool.hold(message(1).place.key, "claude-a", now)
-        shown = await room.say("/session")
-        assert "Key: chat:7:thread:main" in shown
-        assert "Provider: claude, breaker closed" in shown
-        assert "Session: claude-a" in shown
-        assert "sk-ant" not in shown
-        assert "restart_key" in shown
-        room.acts = [f"act {n}: {'long ' * 100}" for n in range(20)]
-        shown = await room.say("/session")
-        assert ("act 19" in shown, "act 14" in shown, len(shown) < 4096) == (True, False, True)
-
-    play(scene)
+    assert await room.say("/errors patterns") == "No failures in the last 10 minutes."
+    room.patterns = [("timeout", 3, 60.0)]
+    assert "timeout: 3, last " in await room.say("/errors patterns")
+    now = room.parts.clock.now().awake
+    room.gateway.turns.pool.hold(message(1).place.key, "claude-a", now)
+    shown = await room.say("/session")
+    assert "Key: chat:7:thread:main" in shown
+    assert "Provider: claude, breaker closed" in shown
+    assert "Session: claude-a" in shown
+    assert "sk-ant" not in shown
+    assert "restart_key" in shown
+    room.acts = [f"act {n}: {'long ' * 100}" for n in range(20)]
+    shown = await room.say("/session")
+    assert ("act 19" in shown, "act 14" in shown, len(shown) < 4096) == (True, False, True)
 
 
-def test_a_checkpoint_is_decided_by_two_presses_of_an_admin() -> None:
+async def test_a_checkpoint_is_decided_by_two_presses_of_an_admin(room: CommandsFixture) -> None:
     """Shown, asked back, carried out once; both buttons are dead afterwards."""
-
-    async def scene(room: CommandsFixture) -> None:
-        assert await room.say("/checkpoints") == ""
-        assert "\x1b" not in room.chat.sent[0][1]
-        assert [button.label for button in room.chat.sent[0][2][0]] == ["Continue", "Abort"]
-        first = room.choice("Continue")
-        assert await room.decisions.on_press(press(2, first, user_id=ADMIN))
-        assert room.house.decided == []
-        yes = f"do:t{2}"
-        await room.decisions.on_press(press(3, yes, user_id=ADMIN))
-        assert room.house.decided == [(3, "continue", "Telegram user 1")]
-        assert room.chat.edits[-1] == (1, "Continue checkpoint 3? goes on\nit goes on")
-        for choice in (yes, first):
-            await room.decisions.on_press(press(4, choice, user_id=ADMIN))
-        assert len(room.house.decided) == 1
-
-    play(scene)
+    assert await room.say("/checkpoints") == ""
+    assert "\x1b" not in room.chat.sent[0][1]
+    assert [button.label for button in room.chat.sent[0][2][0]] == ["Continue", "Abort"]
+    first = room.choice("Continue")
+    assert await room.decisions.on_press(press(2, first, user_id=ADMIN))
+    assert room.house.decided == []
+    yes = f"do:t{2}"
+    await room.decisions.on_press(press(3, yes, user_id=ADMIN))
+    assert room.house.decided == [(3, "continue", "Telegram user 1")]
+    assert room.chat.edits[-1] == (1, "Continue checkpoint 3? goes on\nit goes on")
+    for choice in (yes, first):
+        await room.decisions.on_press(press(4, choice, user_id=ADMIN))
+    assert len(room.house.decided) == 1
 
 
-def test_no_leaves_everything_as_it_is() -> None:
+async def test_no_leaves_everything_as_it_is(room: CommandsFixture) -> None:
     """Asked back, an admin may think better of it."""
-
-    async def scene(room: CommandsFixture) -> None:
-        await room.say("/pause")
-        await room.decisions.on_press(press(2, room.choice("No"), user_id=ADMIN))
-        assert room.house.decided == []
-        assert room.chat.edits[-1][1].endswith(LEFT_UNCHANGED)
-
-    play(scene)
+    await room.say("/pause")
+    await room.decisions.on_press(press(2, room.choice("No"), user_id=ADMIN))
+    assert room.house.decided == []
+    assert room.chat.edits[-1][1].endswith(LEFT_UNCHANGED)
 
 
 @pytest.mark.parametrize("user_id", [USER, STRANGER])
-def test_a_press_of_somebody_else_decides_nothing(user_id: int) -> None:
+async def test_a_press_of_somebody_else_decides_nothing(user_id: int, room: CommandsFixture) -> None:
     """All members of a group see the buttons; only an admin's press counts."""
-
-    async def scene(room: CommandsFixture) -> None:
-        await room.say("/pause")
-        await room.decisions.on_press(press(2, room.choice("Yes, pause"), user_id=user_id))
-        assert room.house.decided == []
-        await room.decisions.on_press(press(3, room.choice("Yes, pause"), user_id=ADMIN))
-        assert room.house.decided == [("pause", "Telegram user 1")]
-
-    play(scene)
+    await room.say("/pause")
+    await room.decisions.on_press(press(2, room.choice("Yes, pause"), user_id=user_id))
+    assert room.house.decided == []
+    await room.decisions.on_press(press(3, room.choice("Yes, pause"), user_id=ADMIN))
+    assert room.house.decided == [("pause", "Telegram user 1")]
 
 
-def test_forged_late_and_carried_off_presses_decide_nothing() -> None:
+async def test_forged_late_and_carried_off_presses_decide_nothing(room: CommandsFixture) -> None:
     """A token fits one place and one time; any other press gets the answer that the button is not in use."""
-
-    async def scene(room: CommandsFixture) -> None:
-        await room.say("/mute claude-a 30m")
-        yes = room.choice("Yes, mute")
-        await room.decisions.on_press(press(2, "do:guessed", user_id=ADMIN))
-        await room.decisions.on_press(press(3, yes, chat_id=8, user_id=ADMIN))
-        room.parts.clock.advance(OFFER_SECONDS)
-        await room.decisions.on_press(press(4, yes, user_id=ADMIN))
-        assert room.house.decided == []
-        assert all(words for _, words in room.chat.settled)
-        assert not await room.decisions.on_press(press(5, "ask:x:once", user_id=ADMIN))
-
-    play(scene)
+    await room.say("/mute claude-a 30m")
+    yes = room.choice("Yes, mute")
+    await room.decisions.on_press(press(2, "do:guessed", user_id=ADMIN))
+    await room.decisions.on_press(press(3, yes, chat_id=8, user_id=ADMIN))
+    room.parts.clock.advance(OFFER_SECONDS)
+    await room.decisions.on_press(press(4, yes, user_id=ADMIN))
+    assert room.house.decided == []
+    assert all(words for _, words in room.chat.settled)
+    assert not await room.decisions.on_press(press(5, "ask:x:once", user_id=ADMIN))
 
 
-def test_what_cannot_be_done_is_said() -> None:
+async def test_what_cannot_be_done_is_said(room: CommandsFixture) -> None:
     """A daemon that is away, a duration that is none: one sentence, and nothing is decided."""
-
-    async def scene(room: CommandsFixture) -> None:
-        await room.say("/resume")
-        room.house.is_away = True
-        await room.decisions.on_press(press(2, room.choice("Yes, resume"), user_id=ADMIN))
-        assert "Not done: Wakeful is not running" in room.chat.edits[-1][1]
-        assert "not a duration" in await room.say("/mute claude-a soon")
-        assert "is not a session id" in await room.say("/mute ../etc 2h")
-        assert "Which session" in await room.say("/mute")
-
-    play(scene)
+    await room.say("/resume")
+    room.house.is_away = True
+    await room.decisions.on_press(press(2, room.choice("Yes, resume"), user_id=ADMIN))
+    assert "Not done: Wakeful is not running" in room.chat.edits[-1][1]
+    assert "Invalid duration" in await room.say("/mute claude-a soon")
+    assert "Invalid session id" in await room.say("/mute ../etc 2h")
+    assert "Which session" in await room.say("/mute")
 
 
-def test_the_report_comes_by_chat() -> None:
+async def test_the_report_comes_by_chat(room: CommandsFixture) -> None:
     """For the last twelve hours, or since the given time; an invalid time gets an explanation."""
-
-    async def scene(room: CommandsFixture) -> None:
-        assert await room.say("/report") == "The last 12 h 0 min\nNobody was at work."
-        assert (await room.say("/report 22:00")).startswith("The last 9 h 0 min")
-        assert await room.say("/report teatime") == "Not done: 'teatime' is no moment"
-
-    play(scene)
+    assert await room.say("/report") == "The last 12 h 0 min\nNo sessions were active."
+    assert (await room.say("/report 22:00")).startswith("The last 9 h 0 min")
+    assert await room.say("/report teatime") == "Not done: 'teatime' is no moment"

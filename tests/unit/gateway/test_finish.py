@@ -22,22 +22,17 @@ from wakeful.gateway.finish import (
 from wakeful.gateway.ports import ChatFailed, ChatFlooded, ChatRefused, ChatUnreachable
 from wakeful.gateway.rules.chat_methods import METHODS, MethodRefused, check_call
 from wakeful.gateway.rules.formatting import PARTS_MAX
-from wakeful.gateway.rules.messages import Buttons, Place
+from wakeful.gateway.rules.messages import Place
 from wakeful.gateway.rules.shown_text import messages_of
 from wakeful.gateway.rules.tags import ApiCall, FileToSend, Tagged, read_tags
 from wakeful.gateway.rules.turn import Turn
+from wakeful.gateway.turn_store import TurnStore
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 
-pytestmark = pytest.mark.anyio
 TOPIC = Place(-100, 7)
 FOLDER = Path("/srv/open")
 ADMIN = Rights(is_admin=True, send_from=FOLDER)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class FinishFixture:
@@ -164,7 +159,7 @@ async def test_a_tag_whose_answer_was_lost_is_not_repeated(desk: FinishFixture, 
     """It is reported as unverified."""
     desk.chat.fail("sendDice", problem)
     words = await desk.run(Tagged("", (ApiCall("sendDice", {}),)))
-    assert words == "perhaps not done: sendDice (Telegram's answer was lost)"
+    assert words == "unconfirmed: sendDice (Telegram's answer was lost)"
     assert desk.kept == {0: UNVERIFIED}
     assert len(desk.called()) == (problem is LOST)
 
@@ -187,7 +182,7 @@ async def test_after_a_crash_only_what_was_not_begun_is_done(desk: FinishFixture
     words = await desk.run(Tagged("", calls), known=known)
     assert [given["emoji"] for _, given in desk.called()] == ["3"]
     assert words.split("; ") == [
-        "perhaps not done: sendDice (Telegram's answer was lost)",
+        "unconfirmed: sendDice (Telegram's answer was lost)",
         "not done: sendDice (poll must have options)",
     ]
 
@@ -211,10 +206,10 @@ LONG = (
 async def test_an_answer_too_long_for_messages_is_a_file_and_its_beginning(desk: FinishFixture) -> None:
     """One message that says where the rest is, and a file with every word but the secrets."""
     told = await desk.told(read_tags(LONG))
-    ((name, content),) = [given["document"] for _, given in desk.called()]
+    ((_name, content),) = [given["document"] for _, given in desk.called()]
     assert told.text.startswith("First words.")
     assert told.text.endswith(
-        f"[The answer has {len(LONG):,} characters. All of it is in the file {name} below.]"
+        f"[The answer has {len(LONG):,} characters. The file answer.md below has all of them.]"
     )
     assert (len(messages_of(told.text)), told.line) == (1, "")
     text = content.decode()
@@ -233,23 +228,8 @@ async def test_a_long_answer_whose_file_is_not_there_for_sure_is_in_messages(
     assert len(messages) == PARTS_MAX
     assert "the whole answer as a file" in messages[0]
     again = await desk.told(read_tags(LONG), known={0: BEGUN})
-    assert again.line == "perhaps not done: sending the whole answer as a file (Telegram's answer was lost)"
+    assert again.line == "unconfirmed: sending the whole answer as a file (Telegram's answer was lost)"
     assert len(desk.called()) <= 1
-
-
-class PlainContext:
-    """A turn of somebody without rights, and no buttons."""
-
-    def rights_of(self, turn: Turn) -> Rights:
-        del turn
-        return Rights(is_admin=False)
-
-    def buttons(self, turn: Turn, text: str) -> Buttons:
-        del turn, text
-        return ()
-
-    def key_of(self, turn: Turn) -> str:
-        return f"turn-{turn.update_id}"
 
 
 async def test_a_megabyte_is_sent_once_however_often_its_turn_is_finished(desk: FinishFixture) -> None:
@@ -258,7 +238,9 @@ async def test_a_megabyte_is_sent_once_however_often_its_turn_is_finished(desk: 
     finishing = AnswerFinisher(
         store=store,
         answers=ChatAnswers(desk.chat, desk.clock),
-        context=PlainContext(),
+        turn_store=TurnStore(store, desk.clock, "bot"),
+        rights_of=lambda _turn: Rights(is_admin=False),
+        buttons=lambda _turn, _text: (),
     )
     text = "words" * 200_000
     turn = Turn(update_id=1, place=TOPIC, message_id=1, user_id=1, at=0.0, prompt="?", text=text)

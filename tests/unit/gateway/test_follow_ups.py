@@ -1,7 +1,8 @@
 """Claims about what is offered under an answer: Context always, more where the model says so, old buttons say so."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -90,121 +91,95 @@ def labels(buttons: Buttons) -> list[str]:
     return [button.label for row in buttons for button in row]
 
 
-def play(scene: Callable[[FollowUpsFixture], Awaitable[None]], **room: Any) -> None:
-    async def played() -> None:
-        made = FollowUpsFixture(room.pop("answer", None), **room)
-        await scene(made)
-        await made.follow_ups.close()
-
-    asyncio.run(played())
+@asynccontextmanager
+async def opened(answer: str | None = None, **options: Any) -> AsyncIterator[FollowUpsFixture]:
+    room = FollowUpsFixture(answer, **options)
+    yield room
+    await room.follow_ups.close()
 
 
-def test_context_is_there_at_once_and_more_when_the_model_has_decided() -> None:
+@pytest.fixture
+async def room() -> AsyncIterator[FollowUpsFixture]:
+    async with opened() as room:
+        yield room
+
+
+async def test_context_is_there_at_once_and_more_when_the_model_has_decided() -> None:
     """The answer does not wait; it is edited once the decision is there."""
-
-    async def scene(room: FollowUpsFixture) -> None:
+    async with opened(answer='{"actions": ["deep", "regen"]}') as room:
         assert labels(await room.answered()) == ["Context"]
         assert room.model.asked[0][1] == 5.0
         assert labels(room.slate.buttons[9]) == ["Again", "Deeper", "Context"]
 
-    play(scene, answer='{"actions": ["deep", "regen"]}')
-
 
 @pytest.mark.parametrize("said", [None, "", "no idea", '{"actions": ["dance"]}', '{"actions": []}'])
-def test_a_decision_that_is_not_exactly_one_adds_nothing(said: str | None) -> None:
+async def test_a_decision_that_is_not_exactly_one_adds_nothing(said: str | None) -> None:
     """Late, broken or wordy: Context stays alone."""
-
-    async def scene(room: FollowUpsFixture) -> None:
+    async with opened(answer=said) as room:
         await room.answered()
         assert room.slate.buttons == {}
 
-    play(scene, answer=said)
 
-
-def test_switched_off_no_model_is_asked() -> None:
+async def test_switched_off_no_model_is_asked() -> None:
     """The extra call is the operator's choice."""
-
-    async def scene(room: FollowUpsFixture) -> None:
+    async with opened(answer='{"actions": ["deep"]}', enabled=False) as room:
         assert labels(await room.answered()) == ["Context"]
         assert room.model.asked == []
 
-    play(scene, answer='{"actions": ["deep"]}', enabled=False)
 
-
-def test_a_failure_is_offered_nothing_more() -> None:
+async def test_a_failure_is_offered_nothing_more() -> None:
     """There is no answer to say again."""
-
-    async def scene(room: FollowUpsFixture) -> None:
+    async with opened(answer='{"actions": ["deep"]}') as room:
         await room.answered(fault=Fault(Category.TIMEOUT, Category.TIMEOUT))
         assert room.model.asked == []
 
-    play(scene, answer='{"actions": ["deep"]}')
 
-
-def test_a_press_becomes_a_turn_of_whoever_pressed() -> None:
+async def test_a_press_becomes_a_turn_of_whoever_pressed(room: FollowUpsFixture) -> None:
     """With the prompt of its action, under the number of the press."""
-
-    async def scene(room: FollowUpsFixture) -> None:
-        await room.answered(1)
-        assert await room.follow_ups.on_press(press(2, "next:short:1"))
-        (turn,) = room.queued
-        assert (turn.update_id, turn.prompt, turn.user_id) == (2, PROMPTS[Action.SHORT], 42)
-
-    play(scene)
+    await room.answered(1)
+    assert await room.follow_ups.on_press(press(2, "next:short:1"))
+    (turn,) = room.queued
+    assert (turn.update_id, turn.prompt, turn.user_id) == (2, PROMPTS[Action.SHORT], 42)
 
 
-def test_context_says_where_an_answer_comes_from() -> None:
+async def test_context_says_where_an_answer_comes_from(room: FollowUpsFixture) -> None:
     """One message and no turn, under an older answer too, and whichever gateway gave it."""
-
-    async def scene(room: FollowUpsFixture) -> None:
-        await room.answered(1)
-        await room.answered(3)
-        room.kept[2] = answer(2)
-        for number in (1, 2, 3):
-            await room.follow_ups.on_press(press(4, f"next:context:{number}"))
-        assert [text for _, text, _ in room.chat.sent] == ["session claude-a"] * 3
-        assert room.queued == []
-
-    play(scene)
+    await room.answered(1)
+    await room.answered(3)
+    room.kept[2] = answer(2)
+    for number in (1, 2, 3):
+        await room.follow_ups.on_press(press(4, f"next:context:{number}"))
+    assert [text for _, text, _ in room.chat.sent] == ["session claude-a"] * 3
+    assert room.queued == []
 
 
 @pytest.mark.parametrize("number", ["9", "x", ""])
-def test_context_of_nothing_or_of_another_chat_says_nothing(number: str) -> None:
+async def test_context_of_nothing_or_of_another_chat_says_nothing(
+    number: str, room: FollowUpsFixture
+) -> None:
     """The content of a press is untrusted."""
-
-    async def scene(room: FollowUpsFixture) -> None:
-        await room.answered(1)
-        await room.follow_ups.on_press(press(4, f"next:context:{number}"))
-        await room.follow_ups.on_press(press(4, "next:context:1", chat_id=8))
-        assert (room.chat.sent, {words for _, words in room.chat.settled}) == ([], {OUTDATED})
-
-    play(scene)
+    await room.answered(1)
+    await room.follow_ups.on_press(press(4, f"next:context:{number}"))
+    await room.follow_ups.on_press(press(4, "next:context:1", chat_id=8))
+    assert (room.chat.sent, {words for _, words in room.chat.settled}) == ([], {OUTDATED})
 
 
-def test_a_button_of_an_older_answer_says_so() -> None:
+async def test_a_button_of_an_older_answer_says_so(room: FollowUpsFixture) -> None:
     """`Shorter` would be about the newest answer, which is not the one it stands under."""
-
-    async def scene(room: FollowUpsFixture) -> None:
-        await room.answered(1)
-        await room.answered(3)
-        for choice in ("next:short:1", "next:dance:3"):
-            await room.follow_ups.on_press(press(4, choice))
-        assert room.queued == []
-        assert {words for _, words in room.chat.settled} == {OUTDATED}
-        assert not await room.follow_ups.on_press(press(5, "ask:x:once"))
-
-    play(scene)
+    await room.answered(1)
+    await room.answered(3)
+    for choice in ("next:short:1", "next:dance:3"):
+        await room.follow_ups.on_press(press(4, choice))
+    assert room.queued == []
+    assert {words for _, words in room.chat.settled} == {OUTDATED}
+    assert not await room.follow_ups.on_press(press(5, "ask:x:once"))
 
 
-def test_after_a_restart_the_book_knows_which_answer_is_the_newest() -> None:
+async def test_after_a_restart_the_book_knows_which_answer_is_the_newest(room: FollowUpsFixture) -> None:
     """A button that stands under another one says so, and one of which nothing is known as well."""
-
-    async def scene(room: FollowUpsFixture) -> None:
-        room.kept = {1: answer(1), 3: answer(3)}
-        await room.follow_ups.on_press(press(4, "next:short:1"))
-        await room.follow_ups.on_press(press(5, "next:short:3", chat_id=8))
-        assert (room.queued, [words for _, words in room.chat.settled]) == ([], [OUTDATED, OUTDATED])
-        await room.follow_ups.on_press(press(6, "next:short:3"))
-        assert [turn.update_id for turn in room.queued] == [6]
-
-    play(scene)
+    room.kept = {1: answer(1), 3: answer(3)}
+    await room.follow_ups.on_press(press(4, "next:short:1"))
+    await room.follow_ups.on_press(press(5, "next:short:3", chat_id=8))
+    assert (room.queued, [words for _, words in room.chat.settled]) == ([], [OUTDATED, OUTDATED])
+    await room.follow_ups.on_press(press(6, "next:short:3"))
+    assert [turn.update_id for turn in room.queued] == [6]

@@ -1,7 +1,6 @@
 """Claims about allowed users: the list, a one-time code, and no others."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
+import pytest
 
 from support.fake_sessions_and_answers import ScriptedChat, message, press
 from wakeful.gateway.people import WELCOME, People, begin_pairing, unpair
@@ -24,87 +23,61 @@ class PeopleFixture:
         return await begin_pairing(self.store, RANDOM, self.clock.now().wall)
 
 
-def play(scene: Callable[[PeopleFixture], Awaitable[None]]) -> None:
-    async def played() -> None:
-        await scene(PeopleFixture())
-
-    asyncio.run(played())
+@pytest.fixture
+async def room() -> PeopleFixture:
+    return PeopleFixture()
 
 
-def test_the_list_is_heard_and_nobody_else() -> None:
+async def test_the_list_is_heard_and_nobody_else(room: PeopleFixture) -> None:
     """Messages and presses alike."""
-
-    async def scene(room: PeopleFixture) -> None:
-        assert room.people.is_allowed(message(1, user_id=42))
-        assert not room.people.is_allowed(message(2, user_id=66))
-        assert not room.people.is_allowed(press(3, "x", user_id=66))
-
-    play(scene)
+    assert room.people.is_allowed(message(1, user_id=42))
+    assert not room.people.is_allowed(message(2, user_id=66))
+    assert not room.people.is_allowed(press(3, "x", user_id=66))
 
 
-def test_an_admin_who_is_not_heard_is_not_counted_as_one() -> None:
+async def test_an_admin_who_is_not_heard_is_not_counted_as_one(room: PeopleFixture) -> None:
     """What the greeting says is what is true of them."""
-
-    async def scene(room: PeopleFixture) -> None:
-        access = Access(frozenset({42, 43}), frozenset({42, 66}))
-        people = People(room.store, room.chat, room.clock, access)
-        assert (people.count, people.count_of(Role.ADMIN)) == (2, 1)
-
-    play(scene)
+    access = Access(frozenset({42, 43}), frozenset({42, 66}))
+    people = People(room.store, room.chat, room.clock, access)
+    assert (people.count, people.count_of(Role.ADMIN)) == (2, 1)
 
 
-def test_the_code_lets_one_person_in_once() -> None:
+async def test_the_code_lets_one_person_in_once(room: PeopleFixture) -> None:
     """They are welcomed and allowed, also by the next gateway; the same code admits no second person."""
-
-    async def scene(room: PeopleFixture) -> None:
-        code = await room.code()
-        assert await room.people.try_pairing(message(1, code.lower(), chat_id=66, user_id=66))
-        assert [text for _, text, _ in room.chat.sent] == [WELCOME]
-        assert room.people.role_of(66) is Role.USER
-        assert not await room.people.try_pairing(message(2, code, chat_id=67, user_id=67))
-        after = People(room.store, room.chat, room.clock, Access())
-        await after.reload()
-        assert after.role_of(66) is Role.USER
-
-    play(scene)
+    code = await room.code()
+    assert await room.people.try_pairing(message(1, code.lower(), chat_id=66, user_id=66))
+    assert [text for _, text, _ in room.chat.sent] == [WELCOME]
+    assert room.people.role_of(66) is Role.USER
+    assert not await room.people.try_pairing(message(2, code, chat_id=67, user_id=67))
+    after = People(room.store, room.chat, room.clock, Access())
+    await after.reload()
+    assert after.role_of(66) is Role.USER
 
 
-def test_strangers_cost_tries_only_with_what_looks_like_a_code() -> None:
+async def test_strangers_cost_tries_only_with_what_looks_like_a_code(room: PeopleFixture) -> None:
     """Five wrong codes close the pairing; small talk does not."""
-
-    async def scene(room: PeopleFixture) -> None:
-        code = await room.code()
-        for number in range(20):
-            assert not await room.people.try_pairing(message(number, "hello?", user_id=66))
-        for number in range(TRIES_MAX):
-            assert not await room.people.try_pairing(message(30 + number, WRONG, user_id=66))
-        assert not await room.people.try_pairing(message(40, code, user_id=66))
-        assert room.chat.sent == []
-
-    play(scene)
+    code = await room.code()
+    for number in range(20):
+        assert not await room.people.try_pairing(message(number, "hello?", user_id=66))
+    for number in range(TRIES_MAX):
+        assert not await room.people.try_pairing(message(30 + number, WRONG, user_id=66))
+    assert not await room.people.try_pairing(message(40, code, user_id=66))
+    assert room.chat.sent == []
 
 
-def test_a_code_does_not_outlive_its_time_nor_count_in_public() -> None:
+async def test_a_code_does_not_outlive_its_time_nor_count_in_public(room: PeopleFixture) -> None:
     """Ten minutes; and what a group can read is no secret."""
-
-    async def scene(room: PeopleFixture) -> None:
-        code = await room.code()
-        assert not await room.people.try_pairing(message(1, code, chat_id=-100, user_id=66))
-        assert not await room.people.try_pairing(message(2, code, user_id=66, forwarded=True))
-        room.clock.advance(PAIRING_SECONDS)
-        assert not await room.people.try_pairing(message(3, code, user_id=66))
-
-    play(scene)
+    code = await room.code()
+    assert not await room.people.try_pairing(message(1, code, chat_id=-100, user_id=66))
+    assert not await room.people.try_pairing(message(2, code, user_id=66, forwarded=True))
+    room.clock.advance(PAIRING_SECONDS)
+    assert not await room.people.try_pairing(message(3, code, user_id=66))
 
 
-def test_whoever_is_unpaired_is_heard_no_more() -> None:
+async def test_whoever_is_unpaired_is_heard_no_more(room: PeopleFixture) -> None:
     """Once the gateway has looked again."""
-
-    async def scene(room: PeopleFixture) -> None:
-        await room.people.try_pairing(message(1, await room.code(), user_id=66))
-        assert await unpair(room.store, 66)
-        assert not await unpair(room.store, 66)
-        await room.people.reload()
-        assert room.people.role_of(66) is Role.NOBODY
-
-    play(scene)
+    await room.people.try_pairing(message(1, await room.code(), user_id=66))
+    assert await unpair(room.store, 66)
+    assert not await unpair(room.store, 66)
+    await room.people.reload()
+    assert room.people.role_of(66) is Role.NOBODY

@@ -23,23 +23,26 @@ ONE_IS_ENOUGH = {
 }
 
 
+Claim = ast.FunctionDef | ast.AsyncFunctionDef
+
+
 def source_of(module: str) -> ast.Module:
     return ast.parse((Path(__file__).parents[1] / f"{module}.py").read_text())
 
 
-def claims_of(module: str) -> Iterator[ast.FunctionDef]:
+def claims_of(module: str) -> Iterator[Claim]:
     for node in source_of(module).body:
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+        if isinstance(node, Claim) and node.name.startswith("test_"):
             yield node
 
 
-def named_in(test: ast.FunctionDef) -> set[str]:
+def named_in(test: Claim) -> set[str]:
     """The providers a test speaks of, alone or as the beginning of a session's name."""
     words = (node.value for node in ast.walk(test) if isinstance(node, ast.Constant))
     return {name for word in words if isinstance(word, str) for name in NAMES if word.startswith(name)}
 
 
-def is_for_both(test: ast.FunctionDef) -> bool:
+def is_for_both(test: Claim) -> bool:
     return "provider" in {argument.arg for argument in test.args.args} or named_in(test) >= {
         "claude",
         "codex",

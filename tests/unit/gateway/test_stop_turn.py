@@ -1,12 +1,11 @@
 """Claims about a stop, and about a new conversation, that comes while its turn is on its way."""
 
-import asyncio
 import logging
 
 import pytest
 
 from support.fake_sessions_and_answers import held_up, message, plainly, silent
-from support.gateway_virtual import Gateway, GatewayParts, play
+from support.gateway_virtual import Gateway, GatewayParts, opened
 from wakeful.gateway.rules.pool import PoolLimits
 from wakeful.gateway.turn_listener import STOPPED_TEXT
 
@@ -15,55 +14,46 @@ pytestmark = pytest.mark.usefixtures("provider")
 
 
 @pytest.mark.parametrize("order", ["/new", "/stop"])
-def test_a_session_that_starts_behind_an_order_is_what_the_order_says(order: str) -> None:
+async def test_a_session_that_starts_behind_an_order_is_what_the_order_says(
+    order: str, parts: GatewayParts
+) -> None:
     """After /new it is ended and the next message begins another one; after /stop it goes on with that message."""
-
-    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
-        parts.sessions.reply = lambda prompt: silent(prompt) if prompt == "one" else plainly(prompt)
-        free = held_up(parts.sessions, "start")
-        parts.chat.write(message(1, "one"))
-        await parts.clock.run_for(1)
-        parts.chat.write(message(2, order))
-        await parts.clock.run_for(1)
-        free.set()
-        await parts.clock.run_for(20)
-        parts.chat.write(message(3, "two"))
-        await parts.clock.run_for(1)
-        assert parts.slate.answers() == [STOPPED_TEXT, "Answer to: two."]
-        went_on = f"{parts.provider}-1" if order == "/stop" else f"{parts.provider}-2"
-        assert [each[0] for each in parts.sessions.delivered] == [f"{parts.provider}-1", went_on]
-        assert parts.sessions.alive == {went_on}
-
-    play(scene)
+    parts.sessions.reply = lambda prompt: silent(prompt) if prompt == "one" else plainly(prompt)
+    free = held_up(parts.sessions, "start")
+    await parts.receive(message(1, "one"))
+    await parts.receive(message(2, order))
+    free.set()
+    await parts.clock.run_for(20)
+    await parts.receive(message(3, "two"))
+    assert parts.slate.answers() == [STOPPED_TEXT, "Answer to: two."]
+    went_on = f"{parts.provider}-1" if order == "/stop" else f"{parts.provider}-2"
+    assert [each[0] for each in parts.sessions.delivered] == [f"{parts.provider}-1", went_on]
+    assert parts.sessions.alive == {went_on}
 
 
-def test_an_ended_conversation_is_not_resumed_for_a_prompt_that_was_on_its_way() -> None:
+async def test_an_ended_conversation_is_not_resumed_for_a_prompt_that_was_on_its_way(
+    parts: GatewayParts,
+) -> None:
     """/new overtakes a prompt: its session is gone when it arrives, and stays so."""
-
-    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
-        parts.chat.write(message(1, "one"))
-        await parts.clock.run_for(1)
-        free = held_up(parts.sessions, "send")
-        parts.chat.write(message(2, "two"))
-        await parts.clock.run_for(1)
-        parts.chat.write(message(3, "/new"))
-        await parts.clock.run_for(1)
-        free.set()
-        await parts.clock.run_for(1)
-        parts.chat.write(message(4, "three"))
-        await parts.clock.run_for(1)
-        assert [each[:2] for each in parts.sessions.delivered] == [
-            (f"{parts.provider}-1", "one"),
-            (f"{parts.provider}-2", "three"),
-        ]
-        assert ("resume", f"{parts.provider}-1") not in parts.sessions.acts
-        assert parts.slate.answers() == ["Answer to: one.", STOPPED_TEXT, "Answer to: three."]
-
-    play(scene)
+    await parts.receive(message(1, "one"))
+    free = held_up(parts.sessions, "send")
+    await parts.receive(message(2, "two"))
+    await parts.receive(message(3, "/new"))
+    free.set()
+    await parts.clock.run_for(1)
+    await parts.receive(message(4, "three"))
+    assert [each[:2] for each in parts.sessions.delivered] == [
+        (f"{parts.provider}-1", "one"),
+        (f"{parts.provider}-2", "three"),
+    ]
+    assert ("resume", f"{parts.provider}-1") not in parts.sessions.acts
+    assert parts.slate.answers() == ["Answer to: one.", STOPPED_TEXT, "Answer to: three."]
 
 
 @pytest.mark.parametrize("reason", ["idle_ttl", "lru_limit"])
-def test_a_session_that_is_being_ended_gets_no_prompt(reason: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_session_that_is_being_ended_gets_no_prompt(
+    reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Its conversation's next message waits for that end and resumes it: nothing is asked that is ended in its middle."""
 
     def world() -> GatewayParts:
@@ -71,27 +61,25 @@ def test_a_session_that_is_being_ended_gets_no_prompt(reason: str, caplog: pytes
         parts.pool_limits = PoolLimits(active_max=1 if reason == "lru_limit" else 24)
         return parts
 
-    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
-        parts.chat.write(message(1, "one"))
-        await parts.clock.run_for(1)
-        free = held_up(parts.sessions, "stop")
-        if reason == "lru_limit":
-            parts.chat.write(message(2, "of another", 8))
-        await parts.clock.run_for(1 if reason == "lru_limit" else 1801)
-        parts.chat.write(message(3, "two"))
-        await parts.clock.run_for(1)
-        assert (f"evictionReason={reason}" in caplog.text, len(parts.sessions.delivered)) == (True, 1)
-        free.set()
-        await parts.clock.run_for(5)
-        assert [each[0] for each in parts.sessions.delivered if each[1] == "two"] == [f"{parts.provider}-1"]
-        assert parts.sessions.acts[-1] == ("resume", f"{parts.provider}-1")
-        assert f"{parts.provider}-1" in parts.sessions.alive
-
     with caplog.at_level(logging.INFO, "wakeful.gateway"):
-        play(scene, world)
+        async with opened(world) as (parts, _):
+            await parts.receive(message(1, "one"))
+            free = held_up(parts.sessions, "stop")
+            if reason == "lru_limit":
+                parts.chat.write(message(2, "of another", 8))
+            await parts.clock.run_for(1 if reason == "lru_limit" else 1801)
+            await parts.receive(message(3, "two"))
+            assert (f"evictionReason={reason}" in caplog.text, len(parts.sessions.delivered)) == (True, 1)
+            free.set()
+            await parts.clock.run_for(5)
+            assert [each[0] for each in parts.sessions.delivered if each[1] == "two"] == [
+                f"{parts.provider}-1"
+            ]
+            assert parts.sessions.acts[-1] == ("resume", f"{parts.provider}-1")
+            assert f"{parts.provider}-1" in parts.sessions.alive
 
 
-def test_what_waits_for_a_place_is_stopped_there() -> None:
+async def test_what_waits_for_a_place_is_stopped_there() -> None:
     """All places are busy: a message that waits for one and is stopped is never asked."""
 
     def world() -> GatewayParts:
@@ -100,51 +88,36 @@ def test_what_waits_for_a_place_is_stopped_there() -> None:
         parts.sessions.reply = silent
         return parts
 
-    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
-        parts.chat.write(message(1, "busy", 1), message(2, "waits", 2), message(3, "/stop", 2))
-        await parts.clock.run_for(1)
+    async with opened(world) as (parts, gateway):
+        await parts.receive(message(1, "busy", 1), message(2, "waits", 2), message(3, "/stop", 2))
         assert [text for _, text, _ in parts.chat.sent] == [STOPPED_TEXT]
-        parts.chat.write(message(4, "/stop", 1))
-        await parts.clock.run_for(20)
+        await parts.receive(message(4, "/stop", 1), seconds=20)
         assert [each[1] for each in parts.sessions.delivered] == ["busy"]
         assert not gateway.turns.pool.is_busy(message(2, "", 2).place.key)
 
-    play(scene, world)
 
-
-def test_all_are_stopped_also_those_in_their_first_turn() -> None:
+async def test_all_are_stopped_also_those_in_their_first_turn(parts: GatewayParts, gateway: Gateway) -> None:
     """A session belongs to its conversation from its first turn on: it is interrupted and ended like any other."""
-
-    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
-        parts.sessions.reply = silent
-        parts.chat.write(message(1, "one", 1), message(2, "two", 2), message(3, "waits", 2))
-        await parts.clock.run_for(1)
-        assert gateway.turns.session_of(message(1, "", 1).place.key) == f"{parts.provider}-1"
-        assert await gateway.turns.stop_all() == 2
-        await parts.clock.run_for(20)
-        assert parts.sessions.alive == set()
-        assert parts.slate.answers() == [STOPPED_TEXT, STOPPED_TEXT]
-        assert [each[1] for each in parts.sessions.delivered] == ["one", "two"]
-
-    play(scene)
+    parts.sessions.reply = silent
+    await parts.receive(message(1, "one", 1), message(2, "two", 2), message(3, "waits", 2))
+    assert gateway.turns.session_of(message(1, "", 1).place.key) == f"{parts.provider}-1"
+    assert await gateway.turns.stop_all() == 2
+    await parts.clock.run_for(20)
+    assert parts.sessions.alive == set()
+    assert parts.slate.answers() == [STOPPED_TEXT, STOPPED_TEXT]
+    assert [each[1] for each in parts.sessions.delivered] == ["one", "two"]
 
 
-def test_what_waited_before_a_restart_waits_after_it_however_much_it_is() -> None:
+async def test_what_waited_before_a_restart_waits_after_it_however_much_it_is() -> None:
     """The bound of a queue is for who writes now: nothing that was accepted is left behind."""
-
-    async def played() -> None:
-        parts = GatewayParts()
-        parts.pool_limits = PoolLimits(queue_max=3)
-        parts.sessions.reply = silent
-        first = Gateway(parts)
-        await first.start()
-        parts.chat.write(message(1))
-        await parts.clock.run_for(1)
-        parts.chat.write(*(message(n) for n in range(2, 5)))
-        await parts.clock.run_for(1)
-        await first.end()
-        second = Gateway(parts)
-        assert await second.turns.restore() == 4
-        assert second.turns.pool.waiting(message(1).place.key) == 4
-
-    asyncio.run(played())
+    parts = GatewayParts()
+    parts.pool_limits = PoolLimits(queue_max=3)
+    parts.sessions.reply = silent
+    first = Gateway(parts)
+    await first.start()
+    await parts.receive(message(1))
+    await parts.receive(*(message(n) for n in range(2, 5)))
+    await first.end()
+    second = Gateway(parts)
+    assert await second.turns.restore() == 4
+    assert second.turns.pool.waiting(message(1).place.key) == 4

@@ -5,7 +5,14 @@ from collections.abc import Callable
 
 import pytest
 
-from support.healing_fixture import OWN_TMUX, FakeIssueTracker, HealingFixture, die_in_a_turn, play, written
+from support.healing_fixture import (
+    OWN_TMUX,
+    FakeIssueTracker,
+    HealingFixture,
+    die_in_a_turn,
+    opened,
+    written,
+)
 from support.supervisor_fixture import BOOT, subject
 from wakeful.control.driver import ActionResult, OnStarted, StartRequest, ignore_start
 from wakeful.control.ownership import NotManaged
@@ -35,11 +42,10 @@ from wakeful.storage.base import ActionOutcome
 A = SessionId("claude-a")
 
 
-def test_a_death_in_the_middle_of_a_turn_is_revived_once() -> None:
+async def test_a_death_in_the_middle_of_a_turn_is_revived_once() -> None:
     """Resumed with a brief that names what was cut off; one line, one issue, one alert, and its end."""
     notary = FakeIssueTracker()
-
-    async def scene(clinic: HealingFixture) -> None:
+    async with opened(forge=notary) as clinic:
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(2)
         assert clinic.living.acts == []
@@ -47,8 +53,6 @@ def test_a_death_in_the_middle_of_a_turn_is_revived_once() -> None:
         assert clinic.living.acts == ["start"]
         clinic.hear("a", TurnEnded(clinic.wall()))
         await clinic.clock.run_for(150)
-
-    clinic = play(scene, forge=notary)
     (prompt,) = clinic.living.prompts
     assert "`make test`" in prompt
     assert "https://forge.example/shop/1" in prompt
@@ -60,162 +64,127 @@ def test_a_death_in_the_middle_of_a_turn_is_revived_once() -> None:
     assert len(notary.reports) == 1
     told, over = clinic.recorder.said
     assert told.startswith("shop: died in the middle of a turn (session_dead)")
-    assert "resumed its conversation: recovered" in told
+    assert "resumed its conversation" in told
     assert over.startswith("Resolved")
     assert clinic.healer.case_of(A) is None
 
 
-def test_a_second_failure_of_the_same_work_is_given_up() -> None:
+async def test_a_second_failure_of_the_same_work_is_given_up(clinic: HealingFixture) -> None:
     """No second revival, whatever happens and however long it lasts."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        clinic.living.dies_at_once = True
-        await die_in_a_turn(clinic)
-        await clinic.clock.run_for(3600)
-
-    clinic = play(scene)
+    clinic.living.dies_at_once = True
+    await die_in_a_turn(clinic)
+    await clinic.clock.run_for(3600)
     assert clinic.living.acts == ["start"]
     assert (CriticalEventKind.REVIVAL_FAILED, ActionTaken.NONE) in written(clinic)
     assert "gave up" in clinic.recorder.said[-1]
 
 
-def test_another_work_has_another_budget() -> None:
+async def test_another_work_has_another_budget(clinic: HealingFixture) -> None:
     """After a turn that ended well, a death in the next one is revived again."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await die_in_a_turn(clinic)
-        await clinic.clock.run_for(10)
-        clinic.hear("a", TurnEnded(clinic.wall()))
-        await clinic.clock.run_for(10)
-        clinic.work("a", "make test")
-        (process,) = clinic.roster.find("a").presence.living_processes
-        clinic.end(process.process)
-        await clinic.clock.run_for(10)
-
-    assert play(scene).living.acts == ["start", "start"]
+    await die_in_a_turn(clinic)
+    await clinic.clock.run_for(10)
+    clinic.hear("a", TurnEnded(clinic.wall()))
+    await clinic.clock.run_for(10)
+    clinic.work("a", "make test")
+    (process,) = clinic.registry.find("a").presence.living_processes
+    clinic.end(process.process)
+    await clinic.clock.run_for(10)
+    assert clinic.living.acts == ["start", "start"]
 
 
-def test_a_found_session_is_told_about_and_not_touched() -> None:
+async def test_a_found_session_is_told_about_and_not_touched(clinic: HealingFixture) -> None:
     """The alert ends with the command that adopts it."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        process = clinic.start("a")
-        clinic.work("a")
-        clinic.end(process)
-        await clinic.clock.run_for(3600)
-
-    clinic = play(scene)
+    process = clinic.start("a")
+    clinic.work("a")
+    clinic.end(process)
+    await clinic.clock.run_for(3600)
     assert clinic.living.acts == []
     (told,) = clinic.recorder.said
-    assert told.splitlines()[-1] == "→ wakeful session adopt claude-a"
+    assert told.splitlines()[-1] == "→ wakeful adopt claude-a"
 
 
-def test_a_call_that_probably_asks_is_no_trouble() -> None:
+async def test_a_call_that_probably_asks_is_no_trouble(clinic: HealingFixture) -> None:
     """For a day: no interrupt, no revival, no incident, and no alert about a problem."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await clinic.manage("a")
-        at, given = clinic.wall(), b'{"command": "git push"}'
-        call = CallStarted(
-            at, "c", "Bash", input=given, timeout_seconds=120.0, enforced=True, limit_seconds=120.0
-        )
-        clinic.hear("a", Prompted(at), call)
-        await clinic.clock.run_for(86_400)
-        assert await clinic.incidents.list_incidents(include_resolved=True) == []
-        clinic.hear("a", CallEnded(clinic.wall(), "c", result=b"pushed"), TurnEnded(clinic.wall()))
-        await clinic.clock.run_for(60)
-
-    clinic = play(scene)
+    await clinic.manage("a")
+    at, given = clinic.wall(), b'{"command": "git push"}'
+    call = CallStarted(
+        at, "c", "Bash", input=given, timeout_seconds=120.0, enforced=True, limit_seconds=120.0
+    )
+    clinic.hear("a", Prompted(at), call)
+    await clinic.clock.run_for(86_400)
+    assert await clinic.incidents.list_incidents(include_resolved=True) == []
+    clinic.hear("a", CallEnded(clinic.wall(), "c", result=b"pushed"), TurnEnded(clinic.wall()))
+    await clinic.clock.run_for(60)
     assert (clinic.living.acts, written(clinic), clinic.recorder.said) == ([], [], [])
 
 
-def test_a_resume_that_failed_elsewhere_recovers_nothing() -> None:
+async def test_a_resume_that_failed_elsewhere_recovers_nothing(clinic: HealingFixture) -> None:
     """One line and one alert for the death, and no more while it stays dead; a resume that works ends it."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        process = clinic.start("a")
-        clinic.work("a")
-        await clinic.clock.run_for(5)
-        clinic.end(process)
+    process = clinic.start("a")
+    clinic.work("a")
+    await clinic.clock.run_for(5)
+    clinic.end(process)
+    await clinic.clock.run_for(60)
+    for pid in (901, 902):
+        failing = clinic.start_again("a", pid)
+        await clinic.clock.run_for(2)
+        clinic.end(failing)
         await clinic.clock.run_for(60)
-        for pid in (901, 902):
-            failing = clinic.start_again("a", pid)
-            await clinic.clock.run_for(2)
-            clinic.end(failing)
-            await clinic.clock.run_for(60)
-        assert written(clinic) == [(CriticalEventKind.SESSION_UNHEALTHY, ActionTaken.NONE)]
-        clinic.start_again("a", 903)
-        clinic.hear("a", Prompted(clinic.wall()), TurnEnded(clinic.wall()))
-        await clinic.clock.run_for(150)
-
-    clinic = play(scene)
+    assert written(clinic) == [(CriticalEventKind.SESSION_UNHEALTHY, ActionTaken.NONE)]
+    clinic.start_again("a", 903)
+    clinic.hear("a", Prompted(clinic.wall()), TurnEnded(clinic.wall()))
+    await clinic.clock.run_for(150)
     assert written(clinic)[1:] == [(CriticalEventKind.SESSION_RECOVERED, ActionTaken.NONE)]
     assert len(clinic.recorder.said) == 2
 
 
-def test_a_call_elsewhere_holds_the_revival_until_a_person_says_yes() -> None:
+async def test_a_call_elsewhere_holds_the_revival_until_a_person_says_yes(clinic: HealingFixture) -> None:
     """Nothing is spent or done before; afterwards it is revived once."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await die_in_a_turn(clinic, command="git push origin main")
-        await clinic.clock.run_for(3600)
-        assert clinic.living.acts == []
-        with pytest.raises(ApprovalRequired, match="git push origin main"):
-            await clinic.healer.revive("a", approved=False)
-        record = await clinic.healer.revive("a", approved=True)
-        assert record.outcome is ActionOutcome.CONFIRMED
-
-    clinic = play(scene)
+    await die_in_a_turn(clinic, command="git push origin main")
+    await clinic.clock.run_for(3600)
+    assert clinic.living.acts == []
+    with pytest.raises(ApprovalRequired, match="git push origin main"):
+        await clinic.healer.revive("a", approved=False)
+    record = await clinic.healer.revive("a", approved=True)
+    assert record.outcome is ActionOutcome.CONFIRMED
     assert clinic.living.acts == ["start"]
     assert written(clinic)[0] == (CriticalEventKind.SESSION_UNHEALTHY, ActionTaken.HELD_FOR_APPROVAL)
     assert "wakeful checkpoint show 1" in clinic.recorder.said[0]
 
 
 @pytest.mark.parametrize("command", ["git push origin main", "make test"])
-def test_a_yes_that_comes_first_is_heard(command: str) -> None:
+async def test_a_yes_that_comes_first_is_heard(command: str, clinic: HealingFixture) -> None:
     """Approved before the healer has seen the death: it is resumed at once, without a question."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await die_in_a_turn(clinic, command=command)
-        assert clinic.healer.case_of(subject("a").id) is None
-        record = await clinic.healer.revive("a", approved=True, by="ann")
-        assert record.outcome is ActionOutcome.CONFIRMED
-        await clinic.clock.run_for(60)
-
-    clinic = play(scene)
+    await die_in_a_turn(clinic, command=command)
+    assert clinic.healer.case_of(subject("a").id) is None
+    record = await clinic.healer.revive("a", approved=True, by="ann")
+    assert record.outcome is ActionOutcome.CONFIRMED
+    await clinic.clock.run_for(60)
     assert clinic.living.acts == ["start"]
     assert written(clinic)[0] == (CriticalEventKind.SESSION_UNHEALTHY, ActionTaken.REVIVAL_ATTEMPTED)
     assert "checkpoint" not in "".join(clinic.recorder.said)
 
 
-def test_a_silent_agent_is_seen_dead_before_the_next_one_starts() -> None:
+async def test_a_silent_agent_is_seen_dead_before_the_next_one_starts(clinic: HealingFixture) -> None:
     """Stop first, then resume in the same conversation."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await clinic.manage("a")
-        clinic.hear("a", Prompted(clinic.wall()))
-        await clinic.clock.run_for(700)
-
-    clinic = play(scene)
+    await clinic.manage("a")
+    clinic.hear("a", Prompted(clinic.wall()))
+    await clinic.clock.run_for(700)
     assert clinic.living.acts == ["stop", "start"]
     assert clinic.events[0].reason == "silent_for_10_minutes"
     # It never called a tool: its prompt is none.
     assert (clinic.events[0].details["last_tool_call"], clinic.events[0].details["tool_count"]) == (None, 0)
 
 
-def test_an_agent_that_cannot_be_stopped_gets_no_twin() -> None:
+async def test_an_agent_that_cannot_be_stopped_gets_no_twin(clinic: HealingFixture) -> None:
     """Without the old owner's death nothing is started, and the outcome says so."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        clinic.living.outcome = ActionOutcome.INEFFECTIVE
-        await clinic.manage("a")
-        clinic.hear("a", Prompted(clinic.wall()))
-        await clinic.clock.run_for(800)
-
-    clinic = play(scene)
+    clinic.living.outcome = ActionOutcome.INEFFECTIVE
+    await clinic.manage("a")
+    clinic.hear("a", Prompted(clinic.wall()))
+    await clinic.clock.run_for(800)
     assert clinic.living.acts == ["stop"]
     (told,) = clinic.recorder.said
-    assert "ineffective" in told
+    assert "no effect" in told
     assert "then gave up" in told
 
 
@@ -231,7 +200,7 @@ class SlowIssueTracker(FakeIssueTracker):
         return await super().file(report)
 
 
-def test_whoever_lives_again_by_then_is_not_replaced() -> None:
+async def test_whoever_lives_again_by_then_is_not_replaced() -> None:
     """A person resumed it while its issue was filed: the new process is neither stopped nor started again."""
     house: list[HealingFixture] = []
 
@@ -240,35 +209,29 @@ def test_whoever_lives_again_by_then_is_not_replaced() -> None:
         clinic.come_up("a", Process(900_001, 1, BOOT))
         clinic.hear("a", Prompted(clinic.wall()))
 
-    async def scene(clinic: HealingFixture) -> None:
+    async with opened(forge=SlowIssueTracker(meanwhile)) as clinic:
         house.append(clinic)
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(60)
-
-    clinic = play(scene, forge=SlowIssueTracker(meanwhile))
     assert clinic.living.acts == []
     assert written(clinic) == []
 
 
-def test_what_cannot_be_done_is_said_once_and_tried_on() -> None:
+async def test_what_cannot_be_done_is_said_once_and_tried_on(clinic: HealingFixture) -> None:
     """An unseen process holds its conversation for an hour: one line, one alert; then it is revived, as one attempt."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        clinic.world.marks[SESSION_VARIABLE, "claude-a"] = [Process(4242, 1, BOOT)]
-        await die_in_a_turn(clinic)
-        await clinic.clock.run_for(3600)
-        assert written(clinic) == [(CriticalEventKind.SESSION_UNHEALTHY, ActionTaken.NONE)]
-        (told,) = clinic.recorder.said
-        assert "Wakeful did: could not resume its conversation: process 4242" in told
-        assert "If you do nothing: Wakeful tries again by itself" in told
-        (incident,) = await clinic.incidents.list_incidents()
-        assert [each.fate for each in incident.members] == [MemberStatus.LEFT_ALONE]
-        clinic.world.marks.clear()
-        await clinic.clock.run_for(60)
-        clinic.answer("a")
-        await clinic.clock.run_for(60)
-
-    clinic = play(scene)
+    clinic.world.marks[SESSION_VARIABLE, "claude-a"] = [Process(4242, 1, BOOT)]
+    await die_in_a_turn(clinic)
+    await clinic.clock.run_for(3600)
+    assert written(clinic) == [(CriticalEventKind.SESSION_UNHEALTHY, ActionTaken.NONE)]
+    (told,) = clinic.recorder.said
+    assert "Action: could not resume its conversation: process 4242" in told
+    assert "Until you act: Wakeful retries by itself" in told
+    (incident,) = await clinic.incidents.list_incidents()
+    assert [each.fate for each in incident.members] == [MemberStatus.LEFT_ALONE]
+    clinic.world.marks.clear()
+    await clinic.clock.run_for(60)
+    clinic.answer("a")
+    await clinic.clock.run_for(60)
     assert clinic.living.acts == ["start"]
     assert written(clinic) == [
         (CriticalEventKind.SESSION_UNHEALTHY, ActionTaken.NONE),
@@ -277,419 +240,341 @@ def test_what_cannot_be_done_is_said_once_and_tried_on() -> None:
     ]
 
 
-def test_a_loop_gets_a_word_before_it_is_cut_short() -> None:
+async def test_a_loop_gets_a_word_before_it_is_cut_short(clinic: HealingFixture) -> None:
     """Prompted once; two minutes later interrupted and prompted again."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await clinic.manage("a")
-        clinic.living.outcome = ActionOutcome.DECLINED
-        clinic.hear("a", Prompted(clinic.wall()))
-        for number in range(8):
-            call = CallStarted(clinic.wall(), f"c{number}", "Bash", input=b'{"command": "make"}')
-            clinic.hear("a", call, CallEnded(clinic.wall(), f"c{number}", is_error=False, result=b"same"))
-        await clinic.clock.run_for(10)
-        assert clinic.living.prompts[0].startswith("Wakeful: you repeat")
-
-    clinic = play(scene)
+    await clinic.manage("a")
+    clinic.living.outcome = ActionOutcome.DECLINED
+    clinic.hear("a", Prompted(clinic.wall()))
+    for number in range(8):
+        call = CallStarted(clinic.wall(), f"c{number}", "Bash", input=b'{"command": "make"}')
+        clinic.hear("a", call, CallEnded(clinic.wall(), f"c{number}", is_error=False, result=b"same"))
+    await clinic.clock.run_for(10)
+    assert clinic.living.prompts[0].startswith("Wakeful: you repeat")
     assert all(act.startswith("deliver") for act in clinic.living.acts)
 
 
-def test_a_failed_turn_of_a_living_agent_goes_on_by_a_word() -> None:
+async def test_a_failed_turn_of_a_living_agent_goes_on_by_a_word(clinic: HealingFixture) -> None:
     """No process is replaced where a prompt is enough."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await clinic.manage("a")
-        clinic.fail("a")
-        await clinic.clock.run_for(10)
-
-    clinic = play(scene)
+    await clinic.manage("a")
+    clinic.fail("a")
+    await clinic.clock.run_for(10)
     assert [act.partition(" ")[0] for act in clinic.living.acts] == ["deliver"]
 
 
-def test_many_turns_that_fail_for_one_reason_are_one_incident_and_one_alert() -> None:
+async def test_many_turns_that_fail_for_one_reason_are_one_incident_and_one_alert() -> None:
     """Six sessions without a login: one message, and no action."""
-
-    async def scene(clinic: HealingFixture) -> None:
+    notary = FakeIssueTracker()
+    async with opened(forge=notary) as clinic:
         for name in "abcdef":
             await clinic.manage(name)
             clinic.fail(name, "please log in", Failure.AUTH)
         await clinic.clock.run_for(600)
         (incident,) = await clinic.incidents.list_incidents()
         assert (incident.cause, incident.affected) == (Cause.AUTH, 6)
-
-    notary = FakeIssueTracker()
-    clinic = play(scene, forge=notary)
     assert (clinic.living.acts, len(notary.reports), len(clinic.recorder.said)) == ([], 1, 1)
     assert {each.github_issue for each in clinic.events} == {"https://forge.example/shop/1"}
 
 
-def test_a_dead_tmux_server_brings_six_back_with_one_alert() -> None:
+async def test_a_dead_tmux_server_brings_six_back_with_one_alert(clinic: HealingFixture) -> None:
     """In a turn or idle, each returns to its conversation; found ones are left alone."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        processes = {}
-        for name in "abcdef":
-            processes[name] = await clinic.manage(name)
-            clinic.show(name, processes[name])
-        for name in "xy":
-            processes[name] = clinic.start(name)
-            clinic.show(name, processes[name])
-        for name in "abcx":
-            clinic.work(name)
-        for name in "defy":
-            clinic.finish(name)
-        for name, process in processes.items():
-            clinic.show(name, process, runtime=ProcessState.DEAD)
-            clinic.end(process)
-        await clinic.clock.run_for(5)
-        for name in "abc":
-            clinic.answer(name)
-        await clinic.clock.run_for(60)
-        (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
-        assert (incident.cause, incident.scope) == (Cause.TMUX_SERVER, OWN_TMUX)
-
-    clinic = play(scene)
+    processes = {}
+    for name in "abcdef":
+        processes[name] = await clinic.manage(name)
+        clinic.show(name, processes[name])
+    for name in "xy":
+        processes[name] = clinic.start(name)
+        clinic.show(name, processes[name])
+    for name in "abcx":
+        clinic.work(name)
+    for name in "defy":
+        clinic.finish(name)
+    for name, process in processes.items():
+        clinic.show(name, process, runtime=ProcessState.DEAD)
+        clinic.end(process)
+    await clinic.clock.run_for(5)
+    for name in "abc":
+        clinic.answer(name)
+    await clinic.clock.run_for(60)
+    (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
+    assert (incident.cause, incident.scope) == (Cause.TMUX_SERVER, OWN_TMUX)
     assert clinic.living.acts == ["start"] * 6
     assert len(clinic.living.prompts) == 3
     (told,) = [each for each in clinic.recorder.said if not each.startswith("Resolved")]
-    assert ": 1 session in trouble, 6 well again" in told
-    assert "revived 6 sessions, all came back" in told
+    assert ": 1 session affected, 6 recovered" in told
+    assert "resumed 6 sessions, all recovered" in told
 
 
-def test_an_agent_of_the_hub_and_its_session_count_once_in_an_incident() -> None:
+async def test_an_agent_of_the_hub_and_its_session_count_once_in_an_incident(clinic: HealingFixture) -> None:
     """The hub missed the agent first; its session, which the healer brings back, takes its place."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        origin = Origin(Cause.TMUX_SERVER, OWN_TMUX)
-        processes = {name: await clinic.manage(name) for name in ("builder", "plain")}
-        clinic.supervisor.set_agent(subject("builder").id, "builder")
-        for name, process in processes.items():
-            clinic.show(name, process)
-            clinic.work(name)
-        for agent in ("builder", "other"):
-            await clinic.incidents.join(agent_member_id(agent), origin, "lost", f"agent {agent}")
-        for name, process in processes.items():
-            clinic.show(name, process, runtime=ProcessState.DEAD)
-            clinic.end(process)
-        await clinic.clock.run_for(1)
-        (incident,) = await clinic.incidents.list_incidents()
-        names = {subject("builder").id, subject("plain").id, agent_member_id("other")}
-        assert set(incident.sessions) == {each.id for each in incident.members} == names
-        assert incident.affected == 3
-        assert ": 3 sessions in trouble" in summary_of(incident)
-        assert clinic.incidents.of(agent_member_id("builder")) is None
-
-    play(scene)
+    origin = Origin(Cause.TMUX_SERVER, OWN_TMUX)
+    processes = {name: await clinic.manage(name) for name in ("builder", "plain")}
+    clinic.supervisor.set_agent(subject("builder").id, "builder")
+    for name, process in processes.items():
+        clinic.show(name, process)
+        clinic.work(name)
+    for agent in ("builder", "other"):
+        await clinic.incidents.join(agent_member_id(agent), origin, "lost", f"agent {agent}")
+    for name, process in processes.items():
+        clinic.show(name, process, runtime=ProcessState.DEAD)
+        clinic.end(process)
+    await clinic.clock.run_for(1)
+    (incident,) = await clinic.incidents.list_incidents()
+    names = {subject("builder").id, subject("plain").id, agent_member_id("other")}
+    assert set(incident.sessions) == {each.id for each in incident.members} == names
+    assert incident.affected == 3
+    assert ": 3 sessions affected" in summary_of(incident)
+    assert clinic.incidents.of(agent_member_id("builder")) is None
 
 
-def test_revivals_are_paced() -> None:
+async def test_revivals_are_paced(clinic: HealingFixture) -> None:
     """Ten at once, then one every two seconds."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        processes = [await clinic.manage(f"s{number}") for number in range(20)]
-        for number, process in enumerate(processes):
-            clinic.work(f"s{number}")
-            clinic.end(process)
-        await clinic.clock.run_for(4)
-        assert len(clinic.living.acts) == 10
-        await clinic.clock.run_for(30)
-        assert len(clinic.living.acts) == 20
-
-    play(scene)
+    processes = [await clinic.manage(f"s{number}") for number in range(20)]
+    for number, process in enumerate(processes):
+        clinic.work(f"s{number}")
+        clinic.end(process)
+    await clinic.clock.run_for(4)
+    assert len(clinic.living.acts) == 10
+    await clinic.clock.run_for(30)
+    assert len(clinic.living.acts) == 20
 
 
-def test_the_brake_stops_revivals_that_lead_nowhere() -> None:
+async def test_the_brake_stops_revivals_that_lead_nowhere(clinic: HealingFixture) -> None:
     """When more than a fifth were given up within ten minutes, no more are tried until that has passed."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        clinic.living.dies_at_once = True
-        for number in range(5):
-            await die_in_a_turn(clinic, f"s{number}")
-            await clinic.clock.run_for(10)
-        assert clinic.living.acts == ["start"] * 3
-        await clinic.clock.run_for(300)
-        assert clinic.living.acts == ["start"] * 3
-        await clinic.clock.run_for(600)
-        assert clinic.living.acts == ["start"] * 5
-
-    play(scene)
-
-
-def test_a_pause_stops_healing_and_its_end_lets_it_go_on() -> None:
-    """While paused only requests of a person are carried out, and the alert says who paused."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await clinic.calm.pause("ada")
-        await die_in_a_turn(clinic)
-        await clinic.clock.run_for(600)
-        assert clinic.living.acts == []
-        assert "PAUSED by ada" in clinic.recorder.said[0]
-        assert (await clinic.healer.revive("a", approved=True)).outcome is ActionOutcome.CONFIRMED
-        assert clinic.living.acts == ["start"]
-        await die_in_a_turn(clinic, "b")
-        await clinic.calm.resume()
-        clinic.healer.recheck_all()
+    clinic.living.dies_at_once = True
+    for number in range(5):
+        await die_in_a_turn(clinic, f"s{number}")
         await clinic.clock.run_for(10)
-        assert clinic.living.acts == ["start", "start"]
+    assert clinic.living.acts == ["start"] * 3
+    await clinic.clock.run_for(300)
+    assert clinic.living.acts == ["start"] * 3
+    await clinic.clock.run_for(600)
+    assert clinic.living.acts == ["start"] * 5
 
-    play(scene)
+
+async def test_a_pause_stops_healing_and_its_end_lets_it_go_on(clinic: HealingFixture) -> None:
+    """While paused only requests of a person are carried out, and the alert says who paused."""
+    await clinic.calm.pause("ada")
+    await die_in_a_turn(clinic)
+    await clinic.clock.run_for(600)
+    assert clinic.living.acts == []
+    assert "PAUSED by ada" in clinic.recorder.said[0]
+    assert (await clinic.healer.revive("a", approved=True)).outcome is ActionOutcome.CONFIRMED
+    assert clinic.living.acts == ["start"]
+    await die_in_a_turn(clinic, "b")
+    await clinic.calm.resume()
+    clinic.healer.recheck_all()
+    await clinic.clock.run_for(10)
+    assert clinic.living.acts == ["start", "start"]
 
 
-def test_a_usage_limit_is_waited_for_and_then_continued_once() -> None:
+async def test_a_usage_limit_is_waited_for_and_then_continued_once(clinic: HealingFixture) -> None:
     """Nothing before its end and the client's own minute; one word afterwards."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await clinic.manage("a")
-        limit = TurnFailed(clinic.wall(), Failure.LIMIT, "limit reached", until=clinic.wall() + 3600)
-        clinic.hear("a", Prompted(clinic.wall()), limit)
-        await clinic.clock.run_for(3650)
-        assert clinic.living.acts == []
-        await clinic.clock.run_for(60)
-        assert [act.partition(" ")[0] for act in clinic.living.acts] == ["deliver"]
-
-    play(scene)
+    await clinic.manage("a")
+    limit = TurnFailed(clinic.wall(), Failure.LIMIT, "limit reached", until=clinic.wall() + 3600)
+    clinic.hear("a", Prompted(clinic.wall()), limit)
+    await clinic.clock.run_for(3650)
+    assert clinic.living.acts == []
+    await clinic.clock.run_for(60)
+    assert [act.partition(" ")[0] for act in clinic.living.acts] == ["deliver"]
 
 
-def test_three_hours_of_steady_work_and_a_night_of_rest_lead_to_nothing() -> None:
+async def test_three_hours_of_steady_work_and_a_night_of_rest_lead_to_nothing(clinic: HealingFixture) -> None:
     """No act, no alert, no line."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await clinic.manage("a")
-        await clinic.manage("b")
-        clinic.finish("b")
-        clinic.hear("a", Prompted(clinic.wall()))
-        for minute in range(100):
-            call = CallStarted(clinic.wall(), f"c{minute}", "Read", input=b'{"file_path": "%d"}' % minute)
-            clinic.hear("a", call)
-            await clinic.clock.run_for(30)
-            clinic.hear("a", CallEnded(clinic.wall(), f"c{minute}", result=b"%d" % minute))
-            await clinic.clock.run_for(30)
-        clinic.hear("a", TurnEnded(clinic.wall()))
-        await clinic.clock.run_for(8 * 3600)
-
-    clinic = play(scene)
+    await clinic.manage("a")
+    await clinic.manage("b")
+    clinic.finish("b")
+    clinic.hear("a", Prompted(clinic.wall()))
+    for minute in range(100):
+        call = CallStarted(clinic.wall(), f"c{minute}", "Read", input=b'{"file_path": "%d"}' % minute)
+        clinic.hear("a", call)
+        await clinic.clock.run_for(30)
+        clinic.hear("a", CallEnded(clinic.wall(), f"c{minute}", result=b"%d" % minute))
+        await clinic.clock.run_for(30)
+    clinic.hear("a", TurnEnded(clinic.wall()))
+    await clinic.clock.run_for(8 * 3600)
     assert (clinic.living.acts, clinic.recorder.said, clinic.events) == ([], [], [])
 
 
-def test_a_runaway_that_makes_progress_is_only_told() -> None:
+async def test_a_runaway_that_makes_progress_is_only_told(clinic: HealingFixture) -> None:
     """Two hours of varied work end nothing."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await clinic.manage("a")
-        clinic.hear("a", Prompted(clinic.wall()))
-        for _minute in range(150):
-            clinic.hear("a", Progressed(clinic.wall()))
-            await clinic.clock.run_for(60)
-
-    clinic = play(scene)
+    await clinic.manage("a")
+    clinic.hear("a", Prompted(clinic.wall()))
+    for _minute in range(150):
+        clinic.hear("a", Progressed(clinic.wall()))
+        await clinic.clock.run_for(60)
     assert clinic.living.acts == []
     assert clinic.events[0].reason == "running_for_2_hours"
 
 
-def test_a_revived_agent_is_told_what_it_already_did_elsewhere() -> None:
+async def test_a_revived_agent_is_told_what_it_already_did_elsewhere(clinic: HealingFixture) -> None:
     """Completed remote calls are listed, so that they are not repeated."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        process = await clinic.manage("a")
-        at = clinic.wall()
-        pushed = CallStarted(at, "c1", "Bash", input=b'{"command": "git push origin main"}')
-        clinic.hear("a", Prompted(at), pushed, CallEnded(at, "c1", result=b"ok"))
-        clinic.end(process)
-        await clinic.clock.run_for(10)
-
-    (prompt,) = play(scene).living.prompts
+    process = await clinic.manage("a")
+    at = clinic.wall()
+    pushed = CallStarted(at, "c1", "Bash", input=b'{"command": "git push origin main"}')
+    clinic.hear("a", Prompted(at), pushed, CallEnded(at, "c1", result=b"ok"))
+    clinic.end(process)
+    await clinic.clock.run_for(10)
+    (prompt,) = clinic.living.prompts
     assert "do not repeat: Bash `git push origin main`" in prompt
 
 
-def test_a_folder_that_is_gone_is_told_and_not_revived() -> None:
+async def test_a_folder_that_is_gone_is_told_and_not_revived(clinic: HealingFixture) -> None:
     """There is nowhere to go on in."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        clinic.place.gone.add("/home/me/shop")
-        await die_in_a_turn(clinic)
-        await clinic.clock.run_for(60)
-
-    clinic = play(scene)
+    clinic.place.gone.add("/home/me/shop")
+    await die_in_a_turn(clinic)
+    await clinic.clock.run_for(60)
     assert clinic.living.acts == []
     assert len(clinic.recorder.said) == 1
 
 
-def test_a_restarted_daemon_remembers_that_the_budget_is_spent() -> None:
+async def test_a_restarted_daemon_remembers_that_the_budget_is_spent(clinic: HealingFixture) -> None:
     """The second failure is known as one although another daemon saw the first."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await die_in_a_turn(clinic)
-        await clinic.clock.run_for(10)
-        assert clinic.living.acts == ["start"]
-        clinic.build()
-        async with clinic.open():
-            (process,) = clinic.roster.find("a").presence.living_processes
-            clinic.end(process.process)
-            await clinic.clock.run_for(60)
-        assert clinic.living.acts == ["start"]
-
-    play(scene)
+    await die_in_a_turn(clinic)
+    await clinic.clock.run_for(10)
+    assert clinic.living.acts == ["start"]
+    clinic.build()
+    async with clinic.open():
+        (process,) = clinic.registry.find("a").presence.living_processes
+        clinic.end(process.process)
+        await clinic.clock.run_for(60)
+    assert clinic.living.acts == ["start"]
 
 
-def test_a_death_soon_after_other_trouble_is_told_as_a_death() -> None:
+async def test_a_death_soon_after_other_trouble_is_told_as_a_death(clinic: HealingFixture) -> None:
     """A turn failed, the next one began, and its agent died in it: another incident and another alert, within minutes."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        process = clinic.start("a")
-        clinic.work("a")
-        clinic.hear("a", TurnFailed(clinic.wall(), Failure.REQUEST, "API Error: 400"))
-        await clinic.clock.run_for(10)
-        clinic.work("a")
-        await clinic.clock.run_for(10)
-        clinic.end(process)
-        await clinic.clock.run_for(10)
-        failed, died = await clinic.incidents.list_incidents(include_resolved=True)
-        assert (failed.is_open, died.is_open) == (False, True)
-        assert died.summary == "died in the middle of a turn"
-        assert [each.split("\n")[0] for each in clinic.recorder.said] == [
-            "shop: the last turn ended with an error: `API Error: 400` (turn_failed)",
-            "shop: died in the middle of a turn: `Bash: make test` (session_dead)",
-        ]
-        clinic.start("a")
-        clinic.work("a")
-        await clinic.clock.run_for(10)
-        assert await clinic.incidents.list_incidents() == []
-
-    play(scene)
+    process = clinic.start("a")
+    clinic.work("a")
+    clinic.hear("a", TurnFailed(clinic.wall(), Failure.REQUEST, "API Error: 400"))
+    await clinic.clock.run_for(10)
+    clinic.work("a")
+    await clinic.clock.run_for(10)
+    clinic.end(process)
+    await clinic.clock.run_for(10)
+    failed, died = await clinic.incidents.list_incidents(include_resolved=True)
+    assert (failed.is_open, died.is_open) == (False, True)
+    assert died.summary == "died in the middle of a turn"
+    assert [each.split("\n")[0] for each in clinic.recorder.said] == [
+        "shop: the last turn ended with an error: `API Error: 400` (turn_failed)",
+        "shop: died in the middle of a turn: `Bash: make test` (session_dead)",
+    ]
+    clinic.start("a")
+    clinic.work("a")
+    await clinic.clock.run_for(10)
+    assert await clinic.incidents.list_incidents() == []
 
 
-def test_nobody_revives_what_was_only_found_or_is_well() -> None:
+async def test_nobody_revives_what_was_only_found_or_is_well(clinic: HealingFixture) -> None:
     """A person's request too needs a managed session with a problem."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        clinic.start("a")
-        with pytest.raises(NotManaged):
-            await clinic.healer.revive("a", approved=True)
-        await clinic.hands.adopt("a")
-        record = await clinic.healer.revive("a", approved=True)
-        assert (record.outcome, record.words) == (ActionOutcome.DECLINED, "nothing is wrong with it")
-
-    play(scene)
+    clinic.start("a")
+    with pytest.raises(NotManaged):
+        await clinic.healer.revive("a", approved=True)
+    await clinic.hands.adopt("a")
+    record = await clinic.healer.revive("a", approved=True)
+    assert (record.outcome, record.words) == (ActionOutcome.DECLINED, "nothing is wrong with it")
 
 
-def test_mode_observe_heals_nothing() -> None:
+async def test_mode_observe_heals_nothing() -> None:
     """It tells, whatever it sees."""
-
-    async def scene(clinic: HealingFixture) -> None:
+    async with opened(rules=HealingRules(mode="observe")) as clinic:
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(600)
-
-    clinic = play(scene, rules=HealingRules(mode="observe"))
     assert clinic.living.acts == []
     assert len(clinic.recorder.said) == 1
 
 
-def test_what_a_reboot_took_along_is_listed_and_brought_back() -> None:
+async def test_what_a_reboot_took_along_is_listed_and_brought_back(clinic: HealingFixture) -> None:
     """Name, folder and conversation; what a person must look at first is skipped with the reason."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        for name, command in (("a", "make"), ("b", "git push")):
-            process = clinic.start(name)
-            clinic.show(name, process, socket="/tmp/tmux-1/default")
-            clinic.work(name, command)
-            clinic.show(name, process, runtime=ProcessState.DEAD, socket="/tmp/tmux-1/default")
-            clinic.end(process)
-        first, second = clinic.restorer.list_lost()
-        assert (first.name, first.cwd, first.skipped) == ("a", "/home/me/shop", None)
-        assert second.skipped is not None
-        assert "session revive claude-b --yes" in second.skipped
-        clinic.supervisor.set_agent(first.session_id, "bot")
-        assert clinic.restorer.list_lost()[0].skipped == "agent bot hosts it: `wakeful attach bot`"
-
-    play(scene)
+    for name, command in (("a", "make"), ("b", "git push")):
+        process = clinic.start(name)
+        clinic.show(name, process, socket="/tmp/tmux-1/default")
+        clinic.work(name, command)
+        clinic.show(name, process, runtime=ProcessState.DEAD, socket="/tmp/tmux-1/default")
+        clinic.end(process)
+    first, second = clinic.restorer.list_lost()
+    assert (first.name, first.cwd, first.skipped) == ("a", "/home/me/shop", None)
+    assert second.skipped is not None
+    assert "session revive claude-b --yes" in second.skipped
+    clinic.supervisor.set_agent(first.session_id, "bot")
+    assert clinic.restorer.list_lost()[0].skipped == "agent bot hosts it: `wakeful attach bot`"
 
 
 @pytest.mark.parametrize("seconds", [30.0, 240.0])
-def test_what_was_closed_before_a_reboot_is_not_brought_back_by_it(seconds: float) -> None:
+async def test_what_was_closed_before_a_reboot_is_not_brought_back_by_it(
+    seconds: float, clinic: HealingFixture
+) -> None:
     """Its person left it and its host lived on; what ended just before the host did was taken along."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        process = await clinic.manage("a")
-        clinic.finish("a")
-        closing = UserCloseDetector(clinic.clock, clinic.roster, clinic.holdings, clinic.circumstances)
-        noting = asyncio.create_task(closing.run())
-        clinic.end(process)
-        await clinic.clock.run_for(1)
-        closing.on_judged(subject("a").id)
-        await clinic.clock.run_for(seconds)
-        noting.cancel()
-        clinic.place.boot_id = "the next boot"
-        clinic.healer.on_judged(subject("a").id)
-        lost = [each.session_id for each in clinic.restorer.list_lost()]
-        await clinic.clock.run_for(10)
-        assert (lost, clinic.living.acts) == (
-            ([], []) if seconds > CONFIRM_SECONDS else (["claude-a"], ["start"])
-        )
-
-    play(scene)
+    process = await clinic.manage("a")
+    clinic.finish("a")
+    closing = UserCloseDetector(clinic.clock, clinic.registry, clinic.holdings, clinic.circumstances)
+    noting = asyncio.create_task(closing.run())
+    clinic.end(process)
+    await clinic.clock.run_for(1)
+    closing.on_judged(subject("a").id)
+    await clinic.clock.run_for(seconds)
+    noting.cancel()
+    clinic.place.boot_id = "the next boot"
+    clinic.healer.on_judged(subject("a").id)
+    lost = [each.session_id for each in clinic.restorer.list_lost()]
+    await clinic.clock.run_for(10)
+    assert (lost, clinic.living.acts) == (
+        ([], []) if seconds > CONFIRM_SECONDS else (["claude-a"], ["start"])
+    )
 
 
-def test_nobody_else_brings_back_what_is_being_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_else_brings_back_what_is_being_restored(
+    monkeypatch: pytest.MonkeyPatch, clinic: HealingFixture
+) -> None:
     """A found session is managed from then on; a client that takes its time is started once, and not called unhealthy."""
+    process = clinic.start("a")
+    clinic.hear("a", Prompted(clinic.wall()))
+    clinic.finish("a")
+    clinic.show("a", process, runtime=ProcessState.DEAD)
+    clinic.end(process)
+    start = clinic.living.start
 
-    async def scene(clinic: HealingFixture) -> None:
-        process = clinic.start("a")
-        clinic.hear("a", Prompted(clinic.wall()))
-        clinic.finish("a")
-        clinic.show("a", process, runtime=ProcessState.DEAD)
-        clinic.end(process)
-        start = clinic.living.start
+    async def slowly(order: StartRequest, begun: OnStarted = ignore_start) -> ActionResult:
+        clinic.settle()
+        clinic.healer.on_judged(subject("a").id)
+        await clinic.clock.sleep(10)
+        return await start(order, begun)
 
-        async def slowly(order: StartRequest, begun: OnStarted = ignore_start) -> ActionResult:
-            clinic.settle()
-            clinic.healer.on_judged(subject("a").id)
-            await clinic.clock.sleep(10)
-            return await start(order, begun)
-
-        monkeypatch.setattr(clinic.living, "start", slowly)
-        restoring = asyncio.create_task(clinic.restorer.resume("a"))
-        await clinic.clock.run_for(60)
-        assert (await restoring).outcome is ActionOutcome.CONFIRMED
-
-    clinic = play(scene)
+    monkeypatch.setattr(clinic.living, "start", slowly)
+    restoring = asyncio.create_task(clinic.restorer.resume("a"))
+    await clinic.clock.run_for(60)
+    assert (await restoring).outcome is ActionOutcome.CONFIRMED
     assert clinic.living.acts == ["start"]
     assert written(clinic) == []
 
 
-def test_what_was_taught_to_be_local_is_restored() -> None:
+async def test_what_was_taught_to_be_local_is_restored(clinic: HealingFixture) -> None:
     """`restore` and `resume` class calls as healing does: by the rules, and by what was taught about the project."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        process = clinic.start("a")
-        clinic.work("a", "./sync-fixtures.sh --all")
-        clinic.show("a", process, runtime=ProcessState.DEAD)
-        clinic.end(process)
-        (before,) = clinic.restorer.list_lost()
-        assert before.skipped is not None
-        await clinic.lessons.teach("shop", "./sync-fixtures.sh", "ann")
-        (lost,) = clinic.restorer.list_lost()
-        assert lost.skipped is None
-        assert (await clinic.restorer.resume("a")).outcome is ActionOutcome.CONFIRMED
-
-    assert play(scene).living.acts == ["start"]
+    process = clinic.start("a")
+    clinic.work("a", "./sync-fixtures.sh --all")
+    clinic.show("a", process, runtime=ProcessState.DEAD)
+    clinic.end(process)
+    (before,) = clinic.restorer.list_lost()
+    assert before.skipped is not None
+    await clinic.lessons.teach("shop", "./sync-fixtures.sh", "ann")
+    (lost,) = clinic.restorer.list_lost()
+    assert lost.skipped is None
+    assert (await clinic.restorer.resume("a")).outcome is ActionOutcome.CONFIRMED
+    assert clinic.living.acts == ["start"]
 
 
-def test_a_lost_session_that_was_never_asked_anything_returns_without_a_turn() -> None:
+async def test_a_lost_session_that_was_never_asked_anything_returns_without_a_turn(
+    clinic: HealingFixture,
+) -> None:
     """Its client comes up again and waits for its first prompt, as it did before."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        asked = RunRequest(argv=("claude",), cwd="/home/me/shop", environ={"PATH": "/bin"})
-        record = await clinic.hands.run(asked)
-        managed = clinic.holdings.find(record.session_id)
-        assert managed is not None
-        assert managed.process is not None
-        name = record.session_id.removeprefix("claude-")
-        clinic.show(name, managed.process)
-        clinic.show(name, managed.process, runtime=ProcessState.DEAD)
-        clinic.end(managed.process)
-        await clinic.clock.run_for(60 + REOPEN_SECONDS)
-
-    clinic = play(scene)
+    asked = RunRequest(argv=("claude",), cwd="/home/me/shop", environ={"PATH": "/bin"})
+    record = await clinic.hands.run(asked)
+    managed = clinic.holdings.find(record.session_id)
+    assert managed is not None
+    assert managed.process is not None
+    name = record.session_id.removeprefix("claude-")
+    clinic.show(name, managed.process)
+    clinic.show(name, managed.process, runtime=ProcessState.DEAD)
+    clinic.end(managed.process)
+    await clinic.clock.run_for(60 + REOPEN_SECONDS)
     assert clinic.living.acts == ["start", "start"]
     assert clinic.living.prompts == []
     assert written(clinic) == [
@@ -697,35 +582,34 @@ def test_a_lost_session_that_was_never_asked_anything_returns_without_a_turn() -
         (CriticalEventKind.SESSION_RECOVERED, ActionTaken.NONE),
     ]
     told, over = clinic.recorder.said
-    assert "Wakeful did: began anew: recovered" in told
+    assert "Action: started a new conversation" in told
     assert over.startswith("Closed")
-    assert over.splitlines()[-1].startswith("Over: its work goes on in claude-")
+    assert over.splitlines()[-1].startswith("Reason: its work goes on in claude-")
 
 
-def test_what_was_lost_during_a_pause_is_written_down_when_it_comes_back() -> None:
+async def test_what_was_lost_during_a_pause_is_written_down_when_it_comes_back(
+    clinic: HealingFixture,
+) -> None:
     """First that nothing was done, then what was; its incident says that it came back."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        process = await clinic.manage("a")
-        clinic.finish("a")
-        await clinic.calm.pause("ada")
-        clinic.show("a", process, runtime=ProcessState.DEAD)
-        clinic.end(process)
-        await clinic.clock.run_for(10)
-        await clinic.calm.resume()
-        clinic.healer.recheck_all()
-        await clinic.clock.run_for(60)
-        (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
-        assert [each.fate for each in incident.members] == [MemberStatus.REVIVED]
-
-    assert [action for _, action in written(play(scene))] == [
+    process = await clinic.manage("a")
+    clinic.finish("a")
+    await clinic.calm.pause("ada")
+    clinic.show("a", process, runtime=ProcessState.DEAD)
+    clinic.end(process)
+    await clinic.clock.run_for(10)
+    await clinic.calm.resume()
+    clinic.healer.recheck_all()
+    await clinic.clock.run_for(60)
+    (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
+    assert [each.fate for each in incident.members] == [MemberStatus.REVIVED]
+    assert [action for _, action in written(clinic)] == [
         ActionTaken.NONE,
         ActionTaken.REVIVAL_ATTEMPTED,
         ActionTaken.NONE,
     ]
 
 
-def test_people_are_told_before_an_issue_is_filed() -> None:
+async def test_people_are_told_before_an_issue_is_filed() -> None:
     """An issue tracker that hangs delays the log line, which waits for its address, and no message."""
     told: list[int] = []
 
@@ -736,48 +620,38 @@ def test_people_are_told_before_an_issue_is_filed() -> None:
             return await super().file(report)
 
     clinic = HealingFixture(forge=Slow())
-
-    async def run() -> None:
-        async with clinic.open():
-            await die_in_a_turn(clinic, command="git push")
-            await clinic.clock.run_for(15)
-            assert len(clinic.events) == 0
-            await clinic.clock.run_for(15)
-            assert len(clinic.events) == 1
-
-    asyncio.run(run())
+    async with clinic.open():
+        await die_in_a_turn(clinic, command="git push")
+        await clinic.clock.run_for(15)
+        assert len(clinic.events) == 0
+        await clinic.clock.run_for(15)
+        assert len(clinic.events) == 1
     assert told == [1]
 
 
-def test_whoever_lets_a_held_session_go_on_is_not_told_that_it_died() -> None:
+async def test_whoever_lets_a_held_session_go_on_is_not_told_that_it_died(clinic: HealingFixture) -> None:
     """People got the alert that it waits for them; then only its end. Its incident has the outcome."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await die_in_a_turn(clinic, command="git push")
-        await clinic.clock.run_for(10)
-        await clinic.healer.revive("a", approved=True, by="ann")
-        clinic.finish("a")
-        await clinic.clock.run_for(REOPEN_SECONDS + 10)
-        (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
-        assert [each.fate for each in incident.members] == [MemberStatus.REVIVED]
-
-    held, over = play(scene).recorder.said
-    assert ("held it" in held, over.partition(":")[0]) == (True, "Resolved")
+    await die_in_a_turn(clinic, command="git push")
+    await clinic.clock.run_for(10)
+    await clinic.healer.revive("a", approved=True, by="ann")
+    clinic.finish("a")
+    await clinic.clock.run_for(REOPEN_SECONDS + 10)
+    (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
+    assert [each.fate for each in incident.members] == [MemberStatus.REVIVED]
+    held, over = clinic.recorder.said
+    assert ("No action: an interrupted call" in held, over.partition(":")[0]) == (True, "Resolved")
 
 
-def test_only_what_was_lost_is_restored() -> None:
+async def test_only_what_was_lost_is_restored(clinic: HealingFixture) -> None:
     """Neither a living session nor one that died by itself, nor what a person must look at first."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        clinic.start("a")
-        for name, command in (("b", "make test"), ("c", "git push")):
-            process = clinic.start(name)
-            clinic.work(name, command)
-            clinic.end(process)
-            if name == "c":
-                clinic.show(name, process, runtime=ProcessState.DEAD)
-        for name in "abc":
-            with pytest.raises(NotLost):
-                await clinic.restorer.resume(name)
-
-    assert play(scene).living.acts == []
+    clinic.start("a")
+    for name, command in (("b", "make test"), ("c", "git push")):
+        process = clinic.start(name)
+        clinic.work(name, command)
+        clinic.end(process)
+        if name == "c":
+            clinic.show(name, process, runtime=ProcessState.DEAD)
+    for name in "abc":
+        with pytest.raises(NotLost):
+            await clinic.restorer.resume(name)
+    assert clinic.living.acts == []

@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 
 import pytest
 
-from support.healing_fixture import HealingFixture, play, written
+from support.healing_fixture import HealingFixture, written
 from support.supervisor_fixture import subject
 from wakeful.control.gate import ActionKind, ActionRecord
 from wakeful.control.ownership import HostedByAgent
@@ -66,20 +66,16 @@ class Bot:
         self.clinic.end(process)
 
 
-def test_a_killed_agent_of_the_hub_is_started_and_told_what_was_cut_off() -> None:
+async def test_a_killed_agent_of_the_hub_is_started_and_told_what_was_cut_off(clinic: HealingFixture) -> None:
     """Once, by its agent, in its conversation; its budget, its event and its alerts are those of any revival."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        bot = Bot(clinic)
-        bot.die()
-        await clinic.clock.run_for(5)
-        assert bot.starts == 1
-        assert clinic.healer.case_of(KEY) is None
-        clinic.hear("a", TurnEnded(clinic.wall()))
-        await clinic.clock.run_for(3600)
-        assert bot.starts == 1
-
-    clinic = play(scene)
+    bot = Bot(clinic)
+    bot.die()
+    await clinic.clock.run_for(5)
+    assert bot.starts == 1
+    assert clinic.healer.case_of(KEY) is None
+    clinic.hear("a", TurnEnded(clinic.wall()))
+    await clinic.clock.run_for(3600)
+    assert bot.starts == 1
     (prompt,) = clinic.living.prompts
     assert "`make test`" in prompt
     assert "Why: died in the middle of a turn" in prompt, prompt
@@ -90,95 +86,79 @@ def test_a_killed_agent_of_the_hub_is_started_and_told_what_was_cut_off() -> Non
     ]
 
 
-def test_an_agent_that_dies_again_in_the_same_work_is_given_up() -> None:
+async def test_an_agent_that_dies_again_in_the_same_work_is_given_up(clinic: HealingFixture) -> None:
     """The budget belongs to the task, whichever part starts the process."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        bot = Bot(clinic)
-        bot.die()
-        await clinic.clock.run_for(5)
-        session = clinic.roster.sessions[A]
-        clinic.end(session.presence.living_processes[0].process)
-        await clinic.clock.run_for(3600)
-        assert bot.starts == 1
-
-    clinic = play(scene)
+    bot = Bot(clinic)
+    bot.die()
+    await clinic.clock.run_for(5)
+    session = clinic.registry.sessions[A]
+    clinic.end(session.presence.living_processes[0].process)
+    await clinic.clock.run_for(3600)
+    assert bot.starts == 1
     assert (CriticalEventKind.REVIVAL_FAILED, ActionTaken.NONE) in written(clinic)
     assert "gave up" in clinic.recorder.said[-1]
     assert clinic.recorder.said[-1].endswith("→ wakeful attach bot"), "its agent's command, not a session's"
 
 
 @pytest.mark.parametrize("shown", [True, False], ids=["shows it later", "never shows it"])
-def test_an_agent_without_an_input_line_yet_is_told_once_it_has_one(*, shown: bool) -> None:
+async def test_an_agent_without_an_input_line_yet_is_told_once_it_has_one(
+    *, shown: bool, clinic: HealingFixture
+) -> None:
     """A client calls itself idle before its terminal shows that: the turn is not lost for that. No attempt after 30 s."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        clinic.living.outcome = ActionOutcome.DECLINED
-        bot = Bot(clinic)
-        bot.die()
-        await clinic.clock.run_for(10)
-        assert bot.starts == 1
-        if shown:
-            clinic.living.outcome = ActionOutcome.CONFIRMED
-        await clinic.clock.run_for(60)
-        assert bot.starts == 1
-        case = clinic.healer.case_of(A)
-        assert case is not None
-        outcome = ActionOutcome.CONFIRMED if shown else ActionOutcome.UNVERIFIED
-        assert case.did.startswith(f"resumed its conversation: {outcome}")
-
-    clinic = play(scene)
+    clinic.living.outcome = ActionOutcome.DECLINED
+    bot = Bot(clinic)
+    bot.die()
+    await clinic.clock.run_for(10)
+    assert bot.starts == 1
+    if shown:
+        clinic.living.outcome = ActionOutcome.CONFIRMED
+    await clinic.clock.run_for(60)
+    assert bot.starts == 1
+    case = clinic.healer.case_of(A)
+    assert case is not None
+    outcome = "" if shown else ": unconfirmed"
+    assert case.did.startswith(f"resumed its conversation{outcome} (")
     assert len(set(clinic.living.prompts)) == 1
     assert len(clinic.living.prompts) < 35
 
 
-def test_a_call_elsewhere_holds_an_agent_until_a_person_says_yes() -> None:
+async def test_a_call_elsewhere_holds_an_agent_until_a_person_says_yes(clinic: HealingFixture) -> None:
     """`restart = "auto"` is no approval."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        bot = Bot(clinic)
-        bot.die("git push origin main")
-        await clinic.clock.run_for(3600)
-        assert bot.starts == 0
-        assert (await clinic.healer.revive("a", approved=True)).outcome is ActionOutcome.CONFIRMED
-        assert bot.starts == 1
-
-    clinic = play(scene)
+    bot = Bot(clinic)
+    bot.die("git push origin main")
+    await clinic.clock.run_for(3600)
+    assert bot.starts == 0
+    assert (await clinic.healer.revive("a", approved=True)).outcome is ActionOutcome.CONFIRMED
+    assert bot.starts == 1
     assert "git push origin main" in clinic.living.prompts[0]
 
 
-def test_an_agent_that_cannot_be_seen_is_waited_for() -> None:
+async def test_an_agent_that_cannot_be_seen_is_waited_for(clinic: HealingFixture) -> None:
     """While its runtime is lost there is no attempt, no cost and no alert; then it is started."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        bot = Bot(clinic, AgentRecovery.WAIT)
-        bot.die()
-        await clinic.clock.run_for(60)
-        assert (bot.starts, clinic.recorder.said) == (0, [])
-        bot.way = AgentRecovery.REVIVE
-        await clinic.clock.run_for(10)
-        assert bot.starts == 1
-
-    play(scene)
+    bot = Bot(clinic, AgentRecovery.WAIT)
+    bot.die()
+    await clinic.clock.run_for(60)
+    assert (bot.starts, clinic.recorder.said) == (0, [])
+    bot.way = AgentRecovery.REVIVE
+    await clinic.clock.run_for(10)
+    assert bot.starts == 1
 
 
 @pytest.mark.parametrize("mode", ["mine", "all"])
-def test_an_agent_whose_restart_is_manual_is_told_about_as_managed(mode: str) -> None:
+async def test_an_agent_whose_restart_is_manual_is_told_about_as_managed(
+    mode: str, clinic: HealingFixture
+) -> None:
     """Whatever the mode is: never called found, named by its agent, and only its agent's commands act on it."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        bot = Bot(clinic, AgentRecovery.NOTIFY)
-        bot.die()
-        clinic.rules = type(clinic.rules)(mode=mode)
-        await clinic.clock.run_for(3600)
-        assert bot.starts == 0
-        with pytest.raises(HostedByAgent):
-            await clinic.healer.revive("a", approved=True)
-        record = clinic.roster.sessions[subject("a").id].record
-        assert record is not None
-        assert (record.managed, record.agent) == (True, "bot")
-
-    clinic = play(scene)
+    bot = Bot(clinic, AgentRecovery.NOTIFY)
+    bot.die()
+    clinic.rules = type(clinic.rules)(mode=mode)
+    await clinic.clock.run_for(3600)
+    assert bot.starts == 0
+    with pytest.raises(HostedByAgent):
+        await clinic.healer.revive("a", approved=True)
+    record = clinic.registry.sessions[subject("a").id].record
+    assert record is not None
+    assert (record.managed, record.agent) == (True, "bot")
     (told,) = clinic.recorder.said
     assert "handed over" not in told
     assert "agent bot hosts it" in told

@@ -12,6 +12,7 @@ import pytest
 import wakeful
 from support.agents_fixture import TestHub, agent, with_pid
 from support.healing_fixture import HealingFixture, die_in_a_turn
+from support.no_session_files import NoSessionFiles
 from support.recording_outbox import RecordingOutbox
 from wakeful.agents.model import Restart
 from wakeful.alerts.notifier import Notifier
@@ -25,7 +26,7 @@ from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.incidents.critical_event import CriticalEvent
 from wakeful.incidents.service import Incidents
 from wakeful.storage.base import ActionOutcome
-from wakeful.testing.memory_jobs import MemoryJobs, NoSessionFiles
+from wakeful.testing.memory_jobs import MemoryJobs
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.scripted_runtime import ALIVE, SESSION_DEAD
 from wakeful.testing.virtual_clock import VirtualClock, settle
@@ -153,7 +154,7 @@ async def play_turn(rules: HealingRules, _limiter: Callable[[RevivalLimiter], No
         return rules
 
     heal = SelfHeal(
-        clock=VirtualClock(), host=_Host(), pool=pool, degrade=_ignore, tell=_not_told, rules=allowed
+        clock=VirtualClock(), host=_Host(), pool=pool, degrade=_ignore, notify=_not_told, rules=allowed
     )
     await heal.check(None, None)
     return pool.restarts

@@ -1,12 +1,11 @@
-"""Claims about the end of a problem: only a session that was seen well again is called recovered. Virtual time."""
+"""Claims about the end of a problem: only a session that was seen at work again is called recovered. Virtual time."""
 
-import asyncio
 from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
 
-from support.healing_fixture import HealingFixture, die_in_a_turn, play
+from support.healing_fixture import HealingFixture, die_in_a_turn, opened
 from support.supervisor_fixture import BOOT, subject
 from wakeful.checkpoints.model import ChoiceName
 from wakeful.core.clock import Instant
@@ -17,8 +16,8 @@ from wakeful.healing.case_ending import (
     END_LOGGED_SECONDS,
     END_UNSEEN,
     OPENED_AGAIN,
+    RECOVERED,
     UNSEEN,
-    WELL,
     CaseEnding,
     ending_of,
 )
@@ -47,116 +46,88 @@ def recoveries(clinic: HealingFixture) -> int:
     return sum(each.event is CriticalEventKind.SESSION_RECOVERED for each in clinic.events)
 
 
-def test_a_resume_that_fails_is_no_recovery() -> None:
+async def test_a_resume_that_fails_is_no_recovery(clinic: HealingFixture) -> None:
     """A client that lives for two seconds and ends again leaves the incident open, and no end is sent."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        die_unmanaged(clinic)
-        await clinic.clock.run_for(10)
-        process = clinic.start("a")
-        await clinic.clock.run_for(2)
-        clinic.end(process)
-        await clinic.clock.run_for(2 * REOPEN_SECONDS)
-        (incident,) = await clinic.incidents.list_incidents()
-        assert incident.sessions == (A,)
-
-    clinic = play(scene)
+    die_unmanaged(clinic)
+    await clinic.clock.run_for(10)
+    process = clinic.start("a")
+    await clinic.clock.run_for(2)
+    clinic.end(process)
+    await clinic.clock.run_for(2 * REOPEN_SECONDS)
+    (incident,) = await clinic.incidents.list_incidents()
+    assert incident.sessions == (A,)
     assert recoveries(clinic) == 0
     assert len(clinic.recorder.said) == 1
 
 
-def test_a_session_that_was_opened_again_is_recovered_when_it_works() -> None:
+async def test_a_session_that_was_opened_again_is_recovered_when_it_works(clinic: HealingFixture) -> None:
     """Idle for minutes: its incident is closed and says why. At work: the event is written, once."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        die_unmanaged(clinic)
-        await clinic.clock.run_for(10)
-        clinic.start("a")
-        await clinic.clock.run_for(3 * REOPEN_SECONDS)
-        assert recoveries(clinic) == 0
-        (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
-        assert (
-            member_text(incident.members[0]) == "over: it was opened again, and nothing has run in it since"
-        )
-        clinic.hear("a", Progressed(clinic.wall()))
-        await clinic.clock.run_for(10)
-        assert recoveries(clinic) == 1
-
-    clinic = play(scene)
+    die_unmanaged(clinic)
+    await clinic.clock.run_for(10)
+    clinic.start("a")
+    await clinic.clock.run_for(3 * REOPEN_SECONDS)
+    assert recoveries(clinic) == 0
+    (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
+    assert member_text(incident.members[0]) == "closed: it was opened again, and nothing has run in it since"
+    clinic.hear("a", Progressed(clinic.wall()))
+    await clinic.clock.run_for(10)
+    assert recoveries(clinic) == 1
     assert clinic.recorder.said[-1].startswith("Closed: shop")
 
 
-def test_a_revived_session_is_recovered_when_it_works() -> None:
+async def test_a_revived_session_is_recovered_when_it_works(clinic: HealingFixture) -> None:
     """Nothing changes for those that were brought back: one event, and Resolved."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await die_in_a_turn(clinic)
-        await clinic.clock.run_for(10)
-        clinic.hear("a", TurnEnded(clinic.wall()))
-        await clinic.clock.run_for(2 * REOPEN_SECONDS)
-
-    clinic = play(scene)
+    await die_in_a_turn(clinic)
+    await clinic.clock.run_for(10)
+    clinic.hear("a", TurnEnded(clinic.wall()))
+    await clinic.clock.run_for(2 * REOPEN_SECONDS)
     assert recoveries(clinic) == 1
     assert clinic.recorder.said[-1].startswith("Resolved: shop")
 
 
-def test_a_session_that_vanishes_closes_its_incident_at_once() -> None:
+async def test_a_session_that_vanishes_closes_its_incident_at_once(clinic: HealingFixture) -> None:
     """Its log was removed: no event of a recovery, and the alert of the end says that it is gone."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        process = clinic.start("a")
-        clinic.fail("a")
-        await clinic.clock.run_for(10)
-        clinic.forget("a", process)
-        await clinic.clock.run_for(1)
-        assert await clinic.incidents.list_incidents() == []
-        await clinic.clock.run_for(REOPEN_SECONDS)
-
-    clinic = play(scene)
+    process = clinic.start("a")
+    clinic.fail("a")
+    await clinic.clock.run_for(10)
+    clinic.forget("a", process)
+    await clinic.clock.run_for(1)
+    assert await clinic.incidents.list_incidents() == []
+    await clinic.clock.run_for(REOPEN_SECONDS)
     assert recoveries(clinic) == 0
     assert clinic.recorder.said[-1].startswith(
         "Closed: claude fails to answer: 1 session, 1: its session is gone"
     )
 
 
-def test_a_session_that_vanished_while_wakeful_was_away_closes_its_incident() -> None:
+async def test_a_session_that_vanished_while_wakeful_was_away_closes_its_incident() -> None:
     """The next daemon does not find it, waits a minute for containers, and closes the incident."""
-
-    async def scene(clinic: HealingFixture) -> None:
+    async with opened() as clinic:
         die_unmanaged(clinic)
         await clinic.clock.run_for(10)
-
-    clinic = play(scene)
-
-    async def next_daemon() -> None:
-        del clinic.roster.sessions[A]
-        clinic.build()
-        async with clinic.open():
-            await clinic.clock.run_for(MISSING_SECONDS - 10)
-            assert len(await clinic.incidents.list_incidents()) == 1
-            await clinic.clock.run_for(20)
-            assert await clinic.incidents.list_incidents() == []
-            await clinic.clock.run_for(REOPEN_SECONDS)
-
-    asyncio.run(next_daemon())
+    del clinic.registry.sessions[A]
+    clinic.build()
+    async with clinic.open():
+        await clinic.clock.run_for(MISSING_SECONDS - 10)
+        assert len(await clinic.incidents.list_incidents()) == 1
+        await clinic.clock.run_for(20)
+        assert await clinic.incidents.list_incidents() == []
+        await clinic.clock.run_for(REOPEN_SECONDS)
     assert recoveries(clinic) == 0
     assert clinic.recorder.said[-1].startswith("Closed: shop: died in the middle of a turn")
 
 
-def test_a_session_whose_process_is_gone_is_not_well_again() -> None:
+async def test_a_session_whose_process_is_gone_is_not_well_again(clinic: HealingFixture) -> None:
     """A login that failed, and its terminal closed long after: the incident says that the process is gone."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        process = clinic.start("a")
-        clinic.fail("a", "please log in", Failure.AUTH)
-        await clinic.clock.run_for(100)
-        clinic.end(process)
-        await clinic.clock.run_for(10)
-        (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
-        assert not incident.is_open
-        assert member_text(incident.members[0]) == "over: its process is gone"
-
-    assert recoveries(play(scene)) == 0
+    process = clinic.start("a")
+    clinic.fail("a", "please log in", Failure.AUTH)
+    await clinic.clock.run_for(100)
+    clinic.end(process)
+    await clinic.clock.run_for(10)
+    (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
+    assert not incident.is_open
+    assert member_text(incident.members[0]) == "closed: its process is gone"
+    assert recoveries(clinic) == 0
 
 
 def test_what_nobody_sees_any_more_is_not_well_again() -> None:
@@ -184,25 +155,21 @@ def test_a_process_that_only_came_up_ends_no_problem() -> None:
     activity.last_at = Instant(705.0, 705.0)
     assert (
         ending_of(case, alive, activity, RuntimeState(holders={1: old, 2: new}), Instant(711.0, 711.0))
-        == WELL
+        == RECOVERED
     )
 
 
-def test_after_an_abort_nothing_is_well_again() -> None:
+async def test_after_an_abort_nothing_is_well_again(clinic: HealingFixture) -> None:
     """A person aborted what was held: no recovered event, no Resolved, and the end says who did it."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await die_in_a_turn(clinic, command="git push origin main")
-        await clinic.clock.run_for(10)
-        (checkpoint,) = await clinic.checkpoints.list_checkpoints(everything=False)
-        await clinic.checkpoints.decide(checkpoint.number, ChoiceName.ABORT, "ada")
-        await clinic.clock.run_for(2 * REOPEN_SECONDS)
-        assert await clinic.incidents.list_incidents() == []
-
-    clinic = play(scene)
+    await die_in_a_turn(clinic, command="git push origin main")
+    await clinic.clock.run_for(10)
+    (checkpoint,) = await clinic.checkpoints.list_checkpoints(everything=False)
+    await clinic.checkpoints.decide(checkpoint.number, ChoiceName.ABORT, "ada")
+    await clinic.clock.run_for(2 * REOPEN_SECONDS)
+    assert await clinic.incidents.list_incidents() == []
     assert recoveries(clinic) == 0
     held, over = clinic.recorder.said
-    assert "needs you" in held or "held it" in held
+    assert "needs you" in held or "No action: an interrupted call" in held
     assert over.startswith("Closed: shop")
     assert "a person stopped it" in over or "aborted by ada" in over
 
@@ -214,7 +181,7 @@ def test_an_incident_counts_each_ending_apart() -> None:
         incident = incident.with_session(subject(name).id, 0.0, name)
     for name, ended in (("a", ""), ("b", ""), ("c", "a person stopped it"), ("d", "its process is gone")):
         incident = incident.with_session_left(subject(name).id, 1.0, ended)
-    assert counts_text(incident) == "4 sessions, 2 well again, 1: a person stopped it, 1: its process is gone"
+    assert counts_text(incident) == "4 sessions, 2 recovered, 1: a person stopped it, 1: its process is gone"
     assert not incident.is_well
 
 
@@ -241,68 +208,62 @@ def open_login_by_status(clinic: HealingFixture, process: Process) -> None:
 
 @pytest.mark.parametrize("open_login", [open_login_on_screen, open_login_by_status])
 @pytest.mark.parametrize("failure", [Failure.AUTH, Failure.PROVIDER, Failure.LIMIT])
-def test_a_dialog_over_a_failed_turn_is_no_recovery(
-    open_login: Callable[[HealingFixture, Process], None], failure: Failure
+async def test_a_dialog_over_a_failed_turn_is_no_recovery(
+    open_login: Callable[[HealingFixture, Process], None], failure: Failure, clinic: HealingFixture
 ) -> None:
     """A person opens the login that is missing: the incident stays open until a turn works."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        process = clinic.start("a")
-        clinic.fail("a", "please log in", failure)
-        await clinic.clock.run_for(10)
-        open_login(clinic, process)
-        await clinic.clock.run_for(2 * REOPEN_SECONDS)
-        (incident,) = await clinic.incidents.list_incidents()
-        assert incident.sessions == (A,)
-        assert recoveries(clinic) == 0
-        assert len(clinic.recorder.said) == 1
-        clinic.supervisor.on_dialog_closed(process)
-        clinic.finish("a")
-        await clinic.clock.run_for(2 * REOPEN_SECONDS)
-        assert await clinic.incidents.list_incidents() == []
-
-    assert recoveries(play(scene)) == 1
+    process = clinic.start("a")
+    clinic.fail("a", "please log in", failure)
+    await clinic.clock.run_for(10)
+    open_login(clinic, process)
+    await clinic.clock.run_for(2 * REOPEN_SECONDS)
+    (incident,) = await clinic.incidents.list_incidents()
+    assert incident.sessions == (A,)
+    assert recoveries(clinic) == 0
+    assert len(clinic.recorder.said) == 1
+    clinic.supervisor.on_dialog_closed(process)
+    clinic.finish("a")
+    await clinic.clock.run_for(2 * REOPEN_SECONDS)
+    assert await clinic.incidents.list_incidents() == []
+    assert recoveries(clinic) == 1
 
 
 @pytest.mark.parametrize("idle_seconds", [None, 0.2])
-def test_an_interrupted_turn_is_not_well_again(idle_seconds: float | None) -> None:
+async def test_an_interrupted_turn_is_not_well_again(
+    idle_seconds: float | None, clinic: HealingFixture
+) -> None:
     """A person presses Escape in a turn that hangs: it neither worked nor ended well, and that is said.
 
     The client may report itself idle before its log says how the turn ended.
     """
-
-    async def scene(clinic: HealingFixture) -> None:
-        process = clinic.start("a")
-        clinic.hear("a", Prompted(clinic.wall()))
-        await clinic.clock.run_for(700)
-        assert len(await clinic.incidents.list_incidents()) == 1
-        if idle_seconds is not None:
-            report_status(clinic, process, ClientStatus.IDLE)
-            await clinic.clock.run_for(idle_seconds)
-        # The client writes what had arrived of the answer.
-        clinic.hear("a", Progressed(clinic.wall()), TurnInterrupted(clinic.wall()))
-        await clinic.clock.run_for(2 * REOPEN_SECONDS)
-        (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
-        assert not incident.is_open
-        assert member_text(incident.members[0]) == "over: its turn was interrupted"
-
-    clinic = play(scene)
+    process = clinic.start("a")
+    clinic.hear("a", Prompted(clinic.wall()))
+    await clinic.clock.run_for(700)
+    assert len(await clinic.incidents.list_incidents()) == 1
+    if idle_seconds is not None:
+        report_status(clinic, process, ClientStatus.IDLE)
+        await clinic.clock.run_for(idle_seconds)
+    # The client writes what had arrived of the answer.
+    clinic.hear("a", Progressed(clinic.wall()), TurnInterrupted(clinic.wall()))
+    await clinic.clock.run_for(2 * REOPEN_SECONDS)
+    (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
+    assert not incident.is_open
+    assert member_text(incident.members[0]) == "closed: its turn was interrupted"
     assert recoveries(clinic) == 0
     assert clinic.recorder.said[-1].startswith("Closed: shop")
 
 
-def test_an_idle_client_whose_log_does_not_end_the_turn_is_not_well_again() -> None:
+async def test_an_idle_client_whose_log_does_not_end_the_turn_is_not_well_again(
+    clinic: HealingFixture,
+) -> None:
     """Nothing more is written: the incident is closed after a while, and says that the end was not seen."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        process = clinic.start("a")
-        clinic.hear("a", Prompted(clinic.wall()))
-        await clinic.clock.run_for(700)
-        report_status(clinic, process, ClientStatus.IDLE)
-        await clinic.clock.run_for(END_LOGGED_SECONDS - 1)
-        assert len(await clinic.incidents.list_incidents()) == 1
-        await clinic.clock.run_for(2)
-        (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
-        assert member_text(incident.members[0]) == f"over: {END_UNSEEN}"
-
-    assert recoveries(play(scene)) == 0
+    process = clinic.start("a")
+    clinic.hear("a", Prompted(clinic.wall()))
+    await clinic.clock.run_for(700)
+    report_status(clinic, process, ClientStatus.IDLE)
+    await clinic.clock.run_for(END_LOGGED_SECONDS - 1)
+    assert len(await clinic.incidents.list_incidents()) == 1
+    await clinic.clock.run_for(2)
+    (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
+    assert member_text(incident.members[0]) == f"closed: {END_UNSEEN}"
+    assert recoveries(clinic) == 0

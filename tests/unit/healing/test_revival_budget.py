@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
-from support.healing_fixture import HealingFixture, play, written
+from support.healing_fixture import HealingFixture, opened, written
 from support.supervisor_fixture import subject
 from wakeful.control.driver import ActionResult
 from wakeful.core.managed_session import ManagedSession
@@ -46,7 +46,7 @@ class SessionScript:
         living.name, living.per_turn = self.driver, self.driver == "codex"
 
         async def stopped(hosting: ManagedSession) -> ActionResult:
-            if self.stop_leaves_line and clinic.roster.find(self.name).presence.living_processes:
+            if self.stop_leaves_line and clinic.registry.find(self.name).presence.living_processes:
                 clinic.hear(self.name, TurnInterrupted(clinic.wall()), ClientClosed(clinic.wall()))
             return await stop(hosting)
 
@@ -78,17 +78,17 @@ class SessionScript:
                 clinic.hear(self.name, ClientClosed(now))
                 self._end(clinic)
             case "cut and die":
-                if clinic.roster.find(self.name).presence.living_processes:
+                if clinic.registry.find(self.name).presence.living_processes:
                     clinic.hear(self.name, TurnInterrupted(now))
                 self._end(clinic)
-            case "fail" if clinic.roster.find(self.name).activity.in_turn:
+            case "fail" if clinic.registry.find(self.name).activity.in_turn:
                 clinic.hear(self.name, TurnFailed(now, Failure.REQUEST, "it cannot be"))
-            case "answer and hang" if clinic.roster.find(self.name).activity.in_turn:
+            case "answer and hang" if clinic.registry.find(self.name).activity.in_turn:
                 clinic.answer(self.name)
         await clinic.clock.run_for(60 if mishap == "a minute" else SILENT_SECONDS)
 
     def _end(self, clinic: HealingFixture) -> None:
-        for process in clinic.roster.find(self.name).presence.living_processes:
+        for process in clinic.registry.find(self.name).presence.living_processes:
             clinic.end(process.process)
 
 
@@ -152,19 +152,15 @@ def test_one_work_is_revived_once_and_given_up_once(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_person_who_asks_again_begins_other_work(kind: str) -> None:
+async def test_a_person_who_asks_again_begins_other_work(kind: str) -> None:
     """Given up, prompted again by the person and hung again, it is revived once more."""
     patient = SessionScript(kind, stop_leaves_line=True, brief_after_seconds=5.0)
-
-    async def scene() -> HealingFixture:
-        clinic = await suffered(patient, ["hang", "hang"])
-        clinic.build()
-        async with clinic.open():
-            HealingFixture.prompted(clinic, patient.name, "Fix it the other way")
-            await clinic.clock.run_for(3 * SILENT_SECONDS)
-        return clinic
-
-    revivals, give_ups, _, _ = figures(asyncio.run(scene()))
+    clinic = await suffered(patient, ["hang", "hang"])
+    clinic.build()
+    async with clinic.open():
+        HealingFixture.prompted(clinic, patient.name, "Fix it the other way")
+        await clinic.clock.run_for(3 * SILENT_SECONDS)
+    revivals, give_ups, _, _ = figures(clinic)
     assert (revivals, give_ups) == (2, 2)
 
 
@@ -175,30 +171,23 @@ async def poisoned(clinic: HealingFixture) -> None:
         clinic.fail("a", "messages: at least one message is required", Failure.REQUEST)
 
 
-def test_whoever_takes_the_place_of_a_conversation_has_its_budget() -> None:
+async def test_whoever_takes_the_place_of_a_conversation_has_its_budget(clinic: HealingFixture) -> None:
     """A conversation that fails at every prompt is replaced once; the new one hangs, and is given up."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await poisoned(clinic)
-        await clinic.clock.run_for(4 * SILENT_SECONDS)
-
-    clinic = play(scene)
+    await poisoned(clinic)
+    await clinic.clock.run_for(4 * SILENT_SECONDS)
     assert clinic.living.acts.count("start") == 1, written(clinic)
     assert figures(clinic)[:2] == (1, 1)
     # The new one was never seen at work.
     assert CriticalEventKind.SESSION_RECOVERED not in [each.event for each in clinic.events]
 
 
-def test_a_conversation_that_was_replaced_was_stopped_by_nobody() -> None:
+async def test_a_conversation_that_was_replaced_was_stopped_by_nobody() -> None:
     """Wakeful ended it: it says where its work goes on, to people, in its incident and where it could be brought back."""
-
-    async def scene(clinic: HealingFixture) -> None:
+    async with opened() as clinic:
         await poisoned(clinic)
         await clinic.clock.run_for(60)
         clinic.settle()
-
-    clinic = play(scene)
-    session = clinic.roster.find("a")
+    session = clinic.registry.find("a")
     managed = clinic.holdings.find(subject("a").id)
     assert managed is not None
     assert session.verdict is not None
@@ -208,8 +197,8 @@ def test_a_conversation_that_was_replaced_was_stopped_by_nobody() -> None:
     assert session.record is not None
     revive = next(each for each in session.record.actions if each.name == "revive")
     assert (revive.allowed, revive.reason) == (False, f"{goes_on}, which is final")
-    (incident,) = asyncio.run(clinic.incidents.list_incidents(include_resolved=True))
-    assert member_text(incident.members[0]) == f"over: {goes_on}"
+    (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
+    assert member_text(incident.members[0]) == f"closed: {goes_on}"
 
 
 @pytest.mark.parametrize("is_noted", [False, True])
@@ -250,21 +239,17 @@ def test_a_crash_after_a_new_conversation_was_begun_begins_no_other(is_noted: bo
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_restart_does_not_claim_what_a_person_did(kind: str) -> None:
+async def test_a_restart_does_not_claim_what_a_person_did(kind: str) -> None:
     """A person cuts the revived turn short; the next daemon knows still that Wakeful had acted before."""
     patient = SessionScript(kind, stop_leaves_line=False, brief_after_seconds=0.0)
-
-    async def scene() -> HealingFixture:
-        clinic = await suffered(patient, ["hang", "a minute"])
-        clinic.hear(patient.name, TurnInterrupted(clinic.wall()))
-        await clinic.clock.run_for(60)
-        clinic.build()
-        async with clinic.open():
-            await clinic.clock.run_for(SILENT_SECONDS)
-            assert clinic.healer.case_of(subject(patient.name).id) is None
-        return clinic
-
-    assert figures(asyncio.run(scene())) == (1, 0, 0, 0)
+    clinic = await suffered(patient, ["hang", "a minute"])
+    clinic.hear(patient.name, TurnInterrupted(clinic.wall()))
+    await clinic.clock.run_for(60)
+    clinic.build()
+    async with clinic.open():
+        await clinic.clock.run_for(SILENT_SECONDS)
+        assert clinic.healer.case_of(subject(patient.name).id) is None
+    assert figures(clinic) == (1, 0, 0, 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)

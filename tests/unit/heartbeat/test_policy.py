@@ -4,14 +4,14 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from random import Random
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from wakeful.heartbeat.policy import Window, is_in_window, is_quiet, next_change, overlap
+from wakeful.heartbeat.policy import Window, is_quiet, next_change, overlap
 
 # Both halves of the world, half and quarter hours, half an hour of summer time, none at all, and a skipped day.
 PLACES = (
@@ -30,6 +30,10 @@ YEAR = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 TIMES = st.builds("{:02d}:{:02d}".format, st.integers(0, 23), st.integers(0, 59))
 WINDOWS = st.builds(Window, st.sampled_from(PLACES), TIMES, TIMES).filter(lambda each: each.start != each.end)
 MOMENTS = st.integers(0, 2 * 366 * 86_400).map(lambda seconds: YEAR + seconds)
+
+
+def is_in_window(window: Window, zone: tzinfo, wall: float) -> bool:
+    return is_quiet((), (window,), {window.timezone: zone}, wall)
 
 
 @contextmanager

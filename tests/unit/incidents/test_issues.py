@@ -21,16 +21,17 @@ class ScriptedIssueTracker:
     def __init__(self) -> None:
         self.works = False
         self.given: list[IssueReport] = []
+        self.filed: list[tuple[str, str]] = []
         self.takes: Callable[[], None] = lambda: None
 
     async def file(self, report: IssueReport) -> FilingResult:
         self.given.append(report)
         self.takes()
-        return (
-            FilingResult(f"https://github.com/me/{report.project}/issues/1", "filed")
-            if self.works
-            else FilingResult(None, "down")
-        )
+        if not self.works:
+            return FilingResult(None, "down")
+        url = f"https://github.com/me/{report.project}/issues/1"
+        self.filed.append((report.reason, url))
+        return FilingResult(url, "filed")
 
 
 class IssuesFixture:
@@ -41,7 +42,6 @@ class IssuesFixture:
         self.store = MemoryStore()
         self.clock = VirtualClock()
         self.told: list[str] = []
-        self.late: list[tuple[str, str | None]] = []
         self.issues = self.restarted()
 
     def restarted(self) -> Issues:
@@ -52,7 +52,6 @@ class IssuesFixture:
             wants=lambda name: name != "nobody's",
             tell=self.tell,
             works=self.works,
-            filed=self.filed,
         )
 
     async def works(self) -> None:
@@ -61,82 +60,64 @@ class IssuesFixture:
     async def tell(self, words: str) -> None:
         self.told.append(words)
 
-    async def filed(self, report: IssueReport, filing: FilingResult) -> None:
-        self.late.append((report.reason, filing.url))
 
-
-def test_a_forge_that_is_down_is_said_once_and_tried_again() -> None:
+async def test_a_forge_that_is_down_is_said_once_and_tried_again() -> None:
     """Three failures are one word to a person; the newest report of each project is filed later, after a restart too."""
-
-    async def scene(at: IssuesFixture) -> None:
-        await at.issues.file(report())
-        await at.issues.file(report(reason="loop"))
-        await at.issues.file(report("bank"))
-        assert at.told == ["down"]
-        at.issues = at.restarted()
-        assert await at.issues.retry() == 0
-        at.forge.works = True
-        assert await at.issues.retry() == 2
-        assert at.late == [
-            ("silent", "https://github.com/me/bank/issues/1"),
-            ("loop", "https://github.com/me/shop/issues/1"),
-        ]
-        assert await at.store.notes(PENDING_KIND) == []
-        at.forge.works = False
-        await at.issues.file(report())
-        assert at.told == ["down", "works again", "down"]
-
-    asyncio.run(scene(IssuesFixture()))
+    at = IssuesFixture()
+    await at.issues.file(report())
+    await at.issues.file(report(reason="loop"))
+    await at.issues.file(report("bank"))
+    assert at.told == ["down"]
+    at.issues = at.restarted()
+    assert await at.issues.retry() == 0
+    at.forge.works = True
+    assert await at.issues.retry() == 2
+    assert at.forge.filed == [
+        ("silent", "https://github.com/me/bank/issues/1"),
+        ("loop", "https://github.com/me/shop/issues/1"),
+    ]
+    assert await at.store.notes(PENDING_KIND) == []
+    at.forge.works = False
+    await at.issues.file(report())
+    assert at.told == ["down", "works again", "down"]
 
 
-def test_what_is_filed_is_owed_no_more() -> None:
+async def test_what_is_filed_is_owed_no_more() -> None:
     """A new problem of the project that gets its issue settles the old one."""
-
-    async def scene(at: IssuesFixture) -> None:
-        await at.issues.file(report())
-        at.forge.works = True
-        assert (await at.issues.file(report())).words == "filed"
-        assert (await at.issues.retry(), at.late) == (0, [])
-
-    asyncio.run(scene(IssuesFixture()))
+    at = IssuesFixture()
+    await at.issues.file(report())
+    at.forge.works = True
+    assert (await at.issues.file(report())).words == "filed"
+    assert (await at.issues.retry(), len(at.forge.filed)) == (0, 1)
 
 
-def test_a_project_nobody_files_for_is_no_trouble() -> None:
+async def test_a_project_nobody_files_for_is_no_trouble() -> None:
     """Without a repository nothing is pending and no alert is sent."""
-
-    async def scene(at: IssuesFixture) -> None:
-        assert (await at.issues.file(report("nobody's"))).url is None
-        assert (at.told, await at.store.notes(PENDING_KIND)) == ([], [])
-
-    asyncio.run(scene(IssuesFixture()))
+    at = IssuesFixture()
+    assert (await at.issues.file(report("nobody's"))).url is None
+    assert (at.told, await at.store.notes(PENDING_KIND)) == ([], [])
 
 
-def test_it_tries_again_by_itself() -> None:
+async def test_it_tries_again_by_itself() -> None:
     """Every ten minutes, in the clock's time."""
-
-    async def scene(at: IssuesFixture) -> None:
-        await at.issues.file(report())
-        running = asyncio.create_task(at.issues.run())
-        at.forge.works = True
-        await asyncio.sleep(0)
-        await at.clock.run_for(RETRY_SECONDS + 1)
-        assert len(at.late) == 1
-        running.cancel()
-
-    asyncio.run(scene(IssuesFixture()))
+    at = IssuesFixture()
+    await at.issues.file(report())
+    running = asyncio.create_task(at.issues.run())
+    at.forge.works = True
+    await asyncio.sleep(0)
+    await at.clock.run_for(RETRY_SECONDS + 1)
+    assert len(at.forge.filed) == 1
+    running.cancel()
 
 
-def test_nobody_waits_twice_for_a_forge_that_hangs() -> None:
+async def test_nobody_waits_twice_for_a_forge_that_hangs() -> None:
     """The first one spends its deadline; until it is tried again, the others go on at once and are filed later."""
-
-    async def scene(at: IssuesFixture) -> None:
-        at.forge.takes = lambda: at.clock.advance(20.0)
-        await at.issues.file(report())
-        began = at.clock.now().awake
-        words = (await at.issues.file(report("bank"))).words
-        assert (at.clock.now().awake, words) == (began, "down; it is asked again later")
-        at.forge.takes, at.forge.works = (lambda: None), True
-        assert await at.issues.retry() == 2
-        assert (await at.issues.file(report("pets"))).words == "filed"
-
-    asyncio.run(scene(IssuesFixture()))
+    at = IssuesFixture()
+    at.forge.takes = lambda: at.clock.advance(20.0)
+    await at.issues.file(report())
+    began = at.clock.now().awake
+    words = (await at.issues.file(report("bank"))).words
+    assert (at.clock.now().awake, words) == (began, "down; it is asked again later")
+    at.forge.takes, at.forge.works = (lambda: None), True
+    assert await at.issues.retry() == 2
+    assert (await at.issues.file(report("pets"))).words == "filed"

@@ -1,16 +1,15 @@
 """Claims about texts that were being typed when Wakeful ended: which one is meant, and what proves that it was taken."""
 
-import asyncio
 import json
 import os
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
+from support.control_helpers import now
 from support.supervisor_fixture import BOOT, SupervisorFixture, subject
 from wakeful.control.driver import ActionResult, TypedText
 from wakeful.control.gate import ActionIntent, ActionKind, reconcile
@@ -38,10 +37,6 @@ SENT = ActionResult(ActionOutcome.CONFIRMED, "sent")
 REMOVED = ActionResult(ActionOutcome.INEFFECTIVE, "removed")
 RULE = "─" * 40
 ANGLE = "\u276f"
-
-
-def now(work: Coroutine[Any, Any, T]) -> T:
-    return asyncio.run(work)
 
 
 def left_open(house: SupervisorFixture, act: ActionKind, at: float) -> None:
@@ -86,11 +81,6 @@ def test_a_command_that_ran_is_not_the_prompt_that_was_to_follow_it(house: Super
     result = settled(house, TypedText(A, 101.0, "claude --resume", SENT, is_command=True))
     assert (result.outcome, "not typed" in result.words) == (ActionOutcome.UNVERIFIED, True)
     assert "Send it again" in house.holdings.get(A).note
-
-
-@pytest.fixture
-def house() -> SupervisorFixture:
-    return SupervisorFixture()
 
 
 def line(**fields: object) -> bytes:
@@ -214,7 +204,7 @@ def screen(*rows: str, column: int, row: int) -> Screen:
     [
         ("", InputLineState.EMPTY),
         ("the who", InputLineState.PART),
-        ("the whole text", InputLineState.OURS),
+        ("the whole text", InputLineState.WHOLE),
         ("the whole text and mine", InputLineState.OTHER),
         ("mine", InputLineState.OTHER),
     ],

@@ -13,7 +13,7 @@ from wakeful.journal.recovery_watch import JournalWatchReport
 ROOT = "/srv/shop"
 STALE = JournalWatchReport(ROOT, None, 41, f"{ROOT}: stale; pid 41 has the journal", 600.0)
 RECOVERED = RecoveryResult(RecoveryStatus.OK, None, "t-1", "publish", (), (), (), None, None, "timeline", ())
-SETTLED = JournalWatchReport(ROOT, RECOVERED, None, f"{ROOT}: its program was cut off: ok")
+SETTLED = JournalWatchReport(ROOT, RECOVERED, None, f"{ROOT}: program interrupted: recovered")
 Scene = Callable[[HealingFixture, JournalNotifier], Awaitable[None]]
 
 
@@ -41,7 +41,7 @@ def test_a_silent_program_is_told_with_its_end() -> None:
 
     told, over = play(scene)
     assert told.splitlines()[:3] == [
-        "stale; pid 41 has the journal (journal)",
+        "Stale; pid 41 has the journal (journal)",
         f"Where: journal {ROOT}",
         "Since: 2027-01-15 07:50 UTC",
     ]
@@ -62,8 +62,8 @@ def test_what_was_settled_is_over_with_that() -> None:
 
     heads = [each.splitlines()[0] for each in play(scene)]
     assert heads == 2 * [
-        "stale; pid 41 has the journal (journal)",
-        "its program was cut off: ok (journal)",
+        "Stale; pid 41 has the journal (journal)",
+        "Program interrupted: recovered (journal)",
     ]
 
 

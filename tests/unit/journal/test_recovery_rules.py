@@ -25,6 +25,8 @@ EVERY = [
 ]
 ELSEWHERE = {StepEffects.REMOTE, StepEffects.UNKNOWN}
 CUT_OFF = {StepStatus.STARTED, StepStatus.FAILED}
+# The columns of the decision matrix, short enough for one line a row.
+S, P, E, R, A = StepStatus, ProcessState, StepEffects, RemoteAnswer, StepAction
 
 
 def test_there_is_one_answer_to_every_question() -> None:
@@ -72,95 +74,18 @@ def test_an_unseen_process_authorises_nothing_but_what_changes_nothing() -> None
 @pytest.mark.parametrize(
     ("last", "sight", "effects", "keyed", "answer", "course"),
     [
-        (
-            StepStatus.COMPLETED,
-            ProcessState.ALIVE,
-            StepEffects.REMOTE,
-            False,
-            RemoteAnswer.UNKNOWN,
-            StepAction.NEXT,
-        ),
-        (
-            StepStatus.STARTED,
-            ProcessState.DEAD,
-            StepEffects.LOCAL,
-            False,
-            RemoteAnswer.UNKNOWN,
-            StepAction.RERUN,
-        ),
-        (
-            StepStatus.STARTED,
-            ProcessState.DEAD,
-            StepEffects.REMOTE,
-            False,
-            RemoteAnswer.UNKNOWN,
-            StepAction.CHECKPOINT,
-        ),
-        (
-            StepStatus.STARTED,
-            ProcessState.DEAD,
-            StepEffects.REMOTE,
-            True,
-            RemoteAnswer.UNKNOWN,
-            StepAction.RERUN,
-        ),
-        (
-            StepStatus.STARTED,
-            ProcessState.DEAD,
-            StepEffects.REMOTE,
-            False,
-            RemoteAnswer.DONE,
-            StepAction.COUNT_DONE,
-        ),
-        (
-            StepStatus.STARTED,
-            ProcessState.DEAD,
-            StepEffects.REMOTE,
-            False,
-            RemoteAnswer.ABSENT,
-            StepAction.RERUN,
-        ),
-        (
-            StepStatus.FAILED,
-            ProcessState.DEAD,
-            StepEffects.REMOTE,
-            True,
-            RemoteAnswer.PARTIAL,
-            StepAction.ROLLBACK,
-        ),
-        (
-            StepStatus.STARTED,
-            ProcessState.ALIVE,
-            StepEffects.REMOTE,
-            False,
-            RemoteAnswer.UNKNOWN,
-            StepAction.CHECKPOINT,
-        ),
-        (
-            StepStatus.STARTED,
-            ProcessState.ALIVE,
-            StepEffects.LOCAL,
-            False,
-            RemoteAnswer.UNKNOWN,
-            StepAction.LIVING,
-        ),
-        (
-            StepStatus.STARTED,
-            ProcessState.ALIVE,
-            StepEffects.REMOTE,
-            True,
-            RemoteAnswer.UNKNOWN,
-            StepAction.LIVING,
-        ),
-        (
-            StepStatus.UNDOING,
-            ProcessState.DEAD,
-            StepEffects.LOCAL,
-            True,
-            RemoteAnswer.DONE,
-            StepAction.CHECKPOINT,
-        ),
-        (StepStatus.ABORTED, ProcessState.DEAD, StepEffects.NONE, True, RemoteAnswer.DONE, StepAction.STOP),
+        (S.COMPLETED, P.ALIVE, E.REMOTE, False, R.UNKNOWN, A.NEXT),
+        (S.STARTED, P.DEAD, E.LOCAL, False, R.UNKNOWN, A.RERUN),
+        (S.STARTED, P.DEAD, E.REMOTE, False, R.UNKNOWN, A.CHECKPOINT),
+        (S.STARTED, P.DEAD, E.REMOTE, True, R.UNKNOWN, A.RERUN),
+        (S.STARTED, P.DEAD, E.REMOTE, False, R.DONE, A.COUNT_DONE),
+        (S.STARTED, P.DEAD, E.REMOTE, False, R.ABSENT, A.RERUN),
+        (S.FAILED, P.DEAD, E.REMOTE, True, R.PARTIAL, A.ROLLBACK),
+        (S.STARTED, P.ALIVE, E.REMOTE, False, R.UNKNOWN, A.CHECKPOINT),
+        (S.STARTED, P.ALIVE, E.LOCAL, False, R.UNKNOWN, A.LIVING),
+        (S.STARTED, P.ALIVE, E.REMOTE, True, R.UNKNOWN, A.LIVING),
+        (S.UNDOING, P.DEAD, E.LOCAL, True, R.DONE, A.CHECKPOINT),
+        (S.ABORTED, P.DEAD, E.NONE, True, R.DONE, A.STOP),
     ],
 )
 def test_the_rows_of_the_decision_matrix(

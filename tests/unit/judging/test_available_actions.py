@@ -7,7 +7,7 @@ from msgspec.json import decode
 from msgspec.structs import replace
 
 import wakeful
-from support.healing_fixture import HealingFixture, die_in_a_turn, play
+from support.healing_fixture import HealingFixture, die_in_a_turn
 from support.judging_helpers import POLICY, at, folded, held
 from support.supervisor_fixture import subject
 from wakeful.control.controller import RemoteCallInterrupted
@@ -85,11 +85,24 @@ def test_what_a_revival_does_not_help_says_what_does() -> None:
 
 def test_nobody_is_offered_what_is_not_theirs_to_act_on() -> None:
     """A found session is handed over first; one of the hub is restarted by its agent."""
-    found = offered(FOUND, presence=gone())
+    left = gone()
+    left.cwd = "/home/me/shop"
+    found = offered(FOUND, presence=left)
     hosted = offered(replace(FOUND, agent="bot"), presence=gone())
     assert ActionName.REVIVE not in found.keys() | hosted.keys()
     assert found[ActionName.ADOPT].allowed
     assert hosted[ActionName.RESTART].argv == ("wakeful", "agent", "restart-session", "bot")
+
+
+def test_what_cannot_be_handed_over_is_refused_with_the_reason() -> None:
+    """A living program that is no known client, or a client whose folder is not known; a dead one is not named."""
+    program = replace(FOUND, provider="events", conversation_id=None)
+    refused = [offered(each)[ActionName.ADOPT] for each in (program, FOUND)]
+    assert [(each.allowed, each.reason) for each in refused] == [
+        (False, "only Claude Code and Codex sessions can be handed over"),
+        (False, "its folder is not known"),
+    ]
+    assert ActionName.ADOPT not in offered(program, presence=gone())
 
 
 def test_whom_nobody_saw_is_not_revived() -> None:
@@ -126,67 +139,55 @@ def test_the_page_knows_the_reason_by_its_words() -> None:
 
 def told_by(clinic: HealingFixture) -> tuple[dict[ActionName, AvailableAction], Explanation]:
     """What the record offers, and what `why` says."""
-    session = clinic.roster.find("a")
+    session = clinic.registry.find("a")
     assert session.record is not None
     return {each.name: each for each in session.record.actions}, decode(
         clinic.desk.why("a").body, type=Explanation
     )
 
 
-def test_a_record_does_not_offer_what_is_refused_for_a_call_elsewhere() -> None:
+async def test_a_record_does_not_offer_what_is_refused_for_a_call_elsewhere(clinic: HealingFixture) -> None:
     """Also before a checkpoint is opened, in a pause: the same calls forbid the action and its offer."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await clinic.calm.pause("ann")
-        await die_in_a_turn(clinic, command="git push origin main")
-        await clinic.clock.run_for(3600)
-        acts, explanation = told_by(clinic)
-        assert acts[ActionName.REVIVE].reason == acts[ActionName.RESUME].reason == INTERRUPTED_CALL
-        assert [(each.name, each.reason) for each in explanation.refused] == [
-            (ActionName.RESUME, INTERRUPTED_CALL),
-            (ActionName.REVIVE, INTERRUPTED_CALL),
-        ]
-        assert explanation.command == ("wakeful", "session", "revive", "claude-a", "--yes")
-        for refused in (clinic.healer.revive("a", approved=False), clinic.hands.resume("a")):
-            with pytest.raises((ApprovalRequired, RemoteCallInterrupted)):
-                await refused
-
-    play(scene)
+    await clinic.calm.pause("ann")
+    await die_in_a_turn(clinic, command="git push origin main")
+    await clinic.clock.run_for(3600)
+    acts, explanation = told_by(clinic)
+    assert acts[ActionName.REVIVE].reason == acts[ActionName.RESUME].reason == INTERRUPTED_CALL
+    assert [(each.name, each.reason) for each in explanation.refused] == [
+        (ActionName.RESUME, INTERRUPTED_CALL),
+        (ActionName.REVIVE, INTERRUPTED_CALL),
+    ]
+    assert explanation.command == ("wakeful", "session", "revive", "claude-a", "--yes")
+    for refused in (clinic.healer.revive("a", approved=False), clinic.hands.resume("a")):
+        with pytest.raises((ApprovalRequired, RemoteCallInterrupted)):
+            await refused
 
 
-def test_what_was_taught_to_be_harmless_is_offered() -> None:
+async def test_what_was_taught_to_be_harmless_is_offered(clinic: HealingFixture) -> None:
     """The offer knows the same lessons as the refusal, from the first look on."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        clinic.rules = replace(clinic.rules, confirm_seconds=86_400.0)
-        await die_in_a_turn(clinic, command="./sync.sh")
-        assert not told_by(clinic)[0][ActionName.REVIVE].allowed
-        project = told_by_project(clinic)
-        await clinic.lessons.teach(project, "./sync.sh", "ann")
-        clinic.supervisor.on_action(subject("a").id)
-        clinic.settle()
-        assert told_by(clinic)[0][ActionName.REVIVE].allowed
-        assert not told_by(clinic)[1].refused
-
-    play(scene)
+    clinic.rules = replace(clinic.rules, confirm_seconds=86_400.0)
+    await die_in_a_turn(clinic, command="./sync.sh")
+    assert not told_by(clinic)[0][ActionName.REVIVE].allowed
+    project = told_by_project(clinic)
+    await clinic.lessons.teach(project, "./sync.sh", "ann")
+    clinic.supervisor.on_action(subject("a").id)
+    clinic.settle()
+    assert told_by(clinic)[0][ActionName.REVIVE].allowed
+    assert not told_by(clinic)[1].refused
 
 
 def told_by_project(clinic: HealingFixture) -> str:
-    record = clinic.roster.find("a").record
+    record = clinic.registry.find("a").record
     assert record is not None
     return record.project
 
 
-def test_a_record_offers_nothing_that_observing_forbids() -> None:
+async def test_a_record_offers_nothing_that_observing_forbids(clinic: HealingFixture) -> None:
     """The record has the reason, and `why` advises no command that would be declined."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        clinic.mode = "observe"
-        clinic.rules = replace(clinic.rules, mode="observe")
-        await die_in_a_turn(clinic)
-        acts, explanation = told_by(clinic)
-        assert acts[ActionName.REVIVE].reason == acts[ActionName.RESUME].reason == OBSERVING
-        assert explanation.command == ("wakeful", "session", "inspect", "claude-a")
-        assert "the mode is observe" in explanation.command_text
-
-    play(scene)
+    clinic.mode = "observe"
+    clinic.rules = replace(clinic.rules, mode="observe")
+    await die_in_a_turn(clinic)
+    acts, explanation = told_by(clinic)
+    assert acts[ActionName.REVIVE].reason == acts[ActionName.RESUME].reason == OBSERVING
+    assert explanation.command == ("wakeful", "session", "inspect", "claude-a")
+    assert "the mode is observe" in explanation.command_text

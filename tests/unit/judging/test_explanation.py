@@ -229,6 +229,16 @@ def test_a_process_nobody_saw_is_unknown() -> None:
     assert rungs(answer)[LivenessLevel.AGENT_PROCESS] is LevelState.UNKNOWN
 
 
+def test_an_unseen_writer_is_not_called_an_unseen_process() -> None:
+    """Its process was seen, and its end too: what is not known is what wrote afterwards."""
+    runtime = held(ProcessState.DEAD, ended_at=at(2.0))
+    runtime.written_after_at = at(8.0)
+    answer = why([PROMPT], 9.0, runtime)
+    assert answer.sentence == (
+        "unknown: its log grew after its process had ended, and what wrote it was not seen"
+    )
+
+
 @pytest.mark.parametrize(
     ("failure", "words", "command"),
     [
@@ -353,7 +363,7 @@ def test_the_ladder_is_drawn_to_its_break() -> None:
         "".join(text for text, _ in line)
         for line in why_lines(why([PROMPT], 9.0, in_pane(held(ProcessState.DEAD))))
     ]
-    drawn = [line.split() for line in lines[lines.index("ladder") + 1 :][: len(LivenessLevel)]]
+    drawn = [line.split() for line in lines[lines.index("liveness levels") + 1 :][: len(LivenessLevel)]]
     assert [words[0] for words in drawn] == ["●", "●", "·", "●", "●", "✗", "?", "·", "?"]
     assert lines[-2] == "do          cd /home/me/shop && claude --resume x"
 

@@ -261,7 +261,7 @@ class FixtureWithTasks(SupervisorFixture):
 
 
 def shown(house: SupervisorFixture) -> SessionRecord:
-    record = house.roster.sessions[subject("a").id].record
+    record = house.registry.sessions[subject("a").id].record
     assert record is not None
     return record
 
@@ -286,9 +286,8 @@ def test_a_task_left_running_is_looked_for_when_its_time_is_over() -> None:
     assert shown(house).state is State.IDLE
 
 
-def test_everybody_at_work_is_told_of_the_hosts_sleep() -> None:
+def test_everybody_at_work_is_told_of_the_hosts_sleep(house: SupervisorFixture) -> None:
     """Without a line and without a deadline of its own, the next look names the sleep."""
-    house = SupervisorFixture()
     house.start("a")
     house.hear("a", e.Prompted(house.clock.now().wall))
     house.clock.suspend(8 * HOUR)

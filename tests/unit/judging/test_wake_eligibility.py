@@ -81,7 +81,7 @@ def test_the_reasons_are_the_closed_thirteen() -> None:
     """Thirteen, closed, by their names."""
     assert len(IneligibilityReason) == 13
     assert {rule.reason for rule in RULES} == set(IneligibilityReason)
-    assert len({rule.words for rule in RULES}) == len(RULES), "whoever is refused is told by which rule"
+    assert len({rule.text for rule in RULES}) == len(RULES), "each refusal names its rule"
 
 
 def test_one_combination_alone_is_eligible() -> None:

@@ -72,3 +72,13 @@ def test_no_move_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     for number in range(100):
         log.info("agent %s: running -> unknown", number)
     assert len(capsys.readouterr().err.splitlines()) == 100
+
+
+def test_a_message_holds_no_terminal_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    """A quoted text from outside colours nothing, sets no title and turns no line around; line breaks stay."""
+    log = logging.getLogger("wakeful.test-terminal")
+    log_to_stderr(log)
+    log.info("refused: %s\nand more", "\x1b[31mred\x07 \x1b]0;title\x07 \u202etxt")
+    said = capsys.readouterr().err
+    assert said.endswith("txt\nand more\n")
+    assert said.replace("\n", "").isprintable(), said

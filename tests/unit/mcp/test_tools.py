@@ -8,7 +8,7 @@ import pytest
 from wakeful.client.client import DaemonAnswer, DaemonClient
 from wakeful.mcp.tools import DaemonQueries
 
-PAUSED = {"by": "ada@tower", "since": "2027-01-15T08:00:00.000Z", "reason": "moving house"}
+PAUSED = {"by": "ada@tower", "since": "2027-01-15T08:00:00.000Z", "reason": "moving house", "until": None}
 
 
 class EmptyDaemon:

@@ -15,7 +15,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from support.healing_fixture import HealingFixture, die_in_a_turn, play
+from support.healing_fixture import HealingFixture, die_in_a_turn
 from support.supervisor_fixture import BOOT, SupervisorFixture
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process, ProcessState
@@ -36,14 +36,9 @@ ADDED = {"instance", "job"}
 PROCESS = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
 
 
-@pytest.fixture
-def house() -> SupervisorFixture:
-    return SupervisorFixture()
-
-
 def samples_of(house: SupervisorFixture) -> dict[tuple[str, ...], float]:
     """Every sample by its name and the values of its labels."""
-    body, _ = Exposition(lambda: session_metrics(house.roster, house.clock.now())).text("")
+    body, _ = Exposition(lambda: session_metrics(house.registry, house.clock.now())).text("")
     return {
         (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(body.decode())  # type: ignore[no-untyped-call]
@@ -125,16 +120,12 @@ def test_whoever_asks_for_the_older_text_gets_it() -> None:
     assert b"# EOF" not in body
 
 
-def test_a_revival_is_counted_with_its_incident_and_its_alert() -> None:
+async def test_a_revival_is_counted_with_its_incident_and_its_alert(clinic: HealingFixture) -> None:
     """The action, its outcome, the cause and the channel of its alert."""
-
-    async def scene(clinic: HealingFixture) -> None:
-        await die_in_a_turn(clinic)
-        await clinic.clock.run_for(60)
-        clinic.answer("a")
-        await clinic.clock.run_for(1)
-
-    clinic = play(scene)
+    await die_in_a_turn(clinic)
+    await clinic.clock.run_for(60)
+    clinic.answer("a")
+    await clinic.clock.run_for(1)
     assert dict(clinic.healer.outcome_counts) == {(HealingStep.RESUME, ActionOutcome.CONFIRMED): 1}
     assert {cause: count for cause, count in clinic.incidents.opened_counts.items() if count} == {
         Cause.SESSION: 1
@@ -144,22 +135,17 @@ def test_a_revival_is_counted_with_its_incident_and_its_alert() -> None:
     assert clinic.alerts.pending_counts == {("recorder",): 0}
 
 
-def test_an_incident_that_goes_on_is_not_opened_twice() -> None:
+async def test_an_incident_that_goes_on_is_not_opened_twice(house: SupervisorFixture) -> None:
     """A restart takes it up, and what comes back at once is the same episode."""
-    house = SupervisorFixture()
     origin = Origin(Cause.DISK, "here")
-
-    async def scene() -> tuple[int, int]:
-        await house.incidents.begin(origin, "no room")
-        await house.incidents.end(origin)
-        await house.incidents.begin(origin, "no room")
-        after = Incidents(house.store, house.clock)
-        await after.load()
-        await after.begin(origin, "no room")
-        assert after.open_by_cause == {Cause.DISK: 1}
-        return house.incidents.opened_counts[Cause.DISK], after.opened_counts[Cause.DISK]
-
-    assert asyncio.run(scene()) == (1, 0)
+    await house.incidents.begin(origin, "no room")
+    await house.incidents.end(origin)
+    await house.incidents.begin(origin, "no room")
+    after = Incidents(house.store, house.clock)
+    await after.load()
+    await after.begin(origin, "no room")
+    assert after.open_by_cause == {Cause.DISK: 1}
+    assert (house.incidents.opened_counts[Cause.DISK], after.opened_counts[Cause.DISK]) == (1, 0)
 
 
 def test_a_tmux_server_that_gives_no_answer_is_a_probe_error(tmp_path: Path) -> None:

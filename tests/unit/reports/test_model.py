@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from support.healing_fixture import HealingFixture, die_in_a_turn, play
+from support.healing_fixture import HealingFixture, die_in_a_turn, opened
 from support.supervisor_fixture import ScriptedReportSources, SupervisorFixture, subject
 from wakeful.checkpoints import service as checkpoints
 from wakeful.checkpoints.model import Checkpoint, CheckpointKind
@@ -61,7 +61,7 @@ def reported(
 ) -> Report:
     reports = ReportService(
         clock=house.clock,
-        registry=house.roster,
+        registry=house.registry,
         store=house.store,
         folders=folders or ScriptedFolders(),
         policy=policy or house.policy,
@@ -110,8 +110,8 @@ def test_a_turn_that_changed_nothing_says_so() -> None:
     assert of(bare, "done").unchanged
     assert bare.totals.unchanged == 1
     said = "\n".join(report_lines(bare, "", house.clock.now().wall))
-    assert "finished, but nothing changed in its folder" in said
-    assert "1 finished (1 without a change)" in said
+    assert "finished without changes in its folder" in said
+    assert "1 finished (1 without changes)" in said
     busy = reported(
         house, ScriptedFolders(done=GitChanges("/home/me/done", changed_files=3, touched_files=1))
     )
@@ -159,9 +159,10 @@ def idle_by_registry(house: SupervisorFixture, name: str, process: Process) -> N
         (None, 0),
     ],
 )
-def test_only_turns_that_ended_well_are_finished(end: Callable[[float], Event] | None, finished: int) -> None:
+def test_only_turns_that_ended_well_are_finished(
+    end: Callable[[float], Event] | None, finished: int, house: SupervisorFixture
+) -> None:
     """The client is idle before its log says how the turn ended; what the log says counts, or that it says nothing."""
-    house = SupervisorFixture()
     process = house.start("one")
     for told in range(1, 3):
         house.clock.advance(60.0)
@@ -177,9 +178,8 @@ def test_only_turns_that_ended_well_are_finished(end: Callable[[float], Event] |
     assert of(reported(house), "one").finished == finished * 2
 
 
-def test_a_turn_that_a_person_ended_with_its_agent_is_not_finished() -> None:
+def test_a_turn_that_a_person_ended_with_its_agent_is_not_finished(house: SupervisorFixture) -> None:
     """`agent stop --yes` in the middle of a turn: stopped and healthy, and its work is not done."""
-    house = SupervisorFixture()
     process = house.start("one")
     house.work("one")
     house.supervisor.mark_stopped_by_person([process])
@@ -206,7 +206,9 @@ def test_every_problem_that_the_list_counts_is_counted(since_seconds: float) -> 
     house.start("failed")
     house.fail("failed")
     house.clock.advance(NIGHT_SECONDS)
-    shown = [each.record for each in house.roster.list_unfolded(house.clock.now()) if each.record is not None]
+    shown = [
+        each.record for each in house.registry.list_unfolded(house.clock.now()) if each.record is not None
+    ]
     report = reported(house, since=house.clock.now().wall - since_seconds)
     needing = [each for each in report.sessions if each.attention in NEEDS_YOU]
     assert len(needing) == sum(needs_you(each) for each in shown) == 4
@@ -241,9 +243,8 @@ def test_days_and_weeks_ago_are_understood(text: str, seconds: float) -> None:
     assert START_WALL - parse_moment(text, START_WALL) == seconds
 
 
-def test_folders_count_once() -> None:
+def test_folders_count_once(house: SupervisorFixture) -> None:
     """Two who work in one repository have made its commits together."""
-    house = SupervisorFixture()
     for name in ("one", "two"):
         house.start(name, project="shared")
         house.finish(name)
@@ -290,14 +291,16 @@ def test_who_was_brought_back_and_who_is_held() -> None:
 
 
 def test_who_was_revived_and_then_given_up_counts_as_revived() -> None:
-    """A revival that did not last was one all the same; one from before that moment is not counted."""
+    """A revival that did not last was one too; one from before that moment is not counted."""
 
-    async def scene(clinic: HealingFixture) -> None:
-        clinic.living.dies_at_once = True
-        await die_in_a_turn(clinic)
-        await clinic.clock.run_for(3600)
+    async def scene() -> HealingFixture:
+        async with opened() as clinic:
+            clinic.living.dies_at_once = True
+            await die_in_a_turn(clinic)
+            await clinic.clock.run_for(3600)
+            return clinic
 
-    clinic = play(scene)
+    clinic = asyncio.run(scene())
     report = reported(clinic)
     account = of(report, "a")
     assert (account.part, account.revived, report.totals.revived) == (ReportSection.DIED, True, 1)
@@ -348,10 +351,10 @@ def test_the_report_reads_like_this() -> None:
     report = reported(house, ScriptedFolders(done=folder), events=(SpentEvent(START_WALL, 11_000, 400),))
     now = house.clock.now().wall
     assert list(report_lines(report, heading(START_WALL, now), now))[1:] == [
-        "  2 need you, 1 finished, 1 died, 0 revived",
+        "  2 need you, 1 finished, 1 died, 0 resumed",
         "  1 commit, 2 changed files, 3 commits not pushed · 46k tokens",
         "",
-        "◆ waiting",
+        "◆ waiting for you",
         "  asks   claude-asks  asks you · Bash: git push · for 0s",
         "         11k tokens",
         "",
@@ -365,7 +368,7 @@ def test_the_report_reads_like_this() -> None:
         "           1a2b3c4 Fix the login wakeful: all is well",
         "",
         "● working",
-        "  works  claude-works  at work · Bash: make test",
+        "  works  claude-works  running · Bash: make test",
         "         11k tokens",
     ]
 
@@ -375,8 +378,8 @@ def test_a_chat_gets_it_in_one_message() -> None:
     house = night()
     lines = chat_text(reported(house)).splitlines()
     assert lines[0].startswith("The last ")
-    assert lines[1] == "2 need you, 1 finished (1 without a change), 1 died, 0 revived"
-    assert lines[4:6] == ["◆ waiting", "asks  claude-asks  asks you · Bash: git push · for 0s"]
+    assert lines[1] == "2 need you, 1 finished (1 without changes), 1 died, 0 resumed"
+    assert lines[4:6] == ["◆ waiting for you", "asks  claude-asks  asks you · Bash: git push · for 0s"]
     report = reported(house)
     crowded = chat_text(msgspec.structs.replace(report, sessions=report.sessions * 40))
     assert len(crowded) < CHAT_CHARS_MAX + 100

@@ -12,7 +12,7 @@ from wakeful.core.process import ProcessState
 from wakeful.judging.events import Failure
 from wakeful.judging.findings import Health, State
 from wakeful.judging.session_record import HealthView, SessionRecord
-from wakeful.sessions.health_fields import WRITERS, HealthTrigger, fields_written_by
+from wakeful.sessions.health_fields import WRITERS, HealthTrigger
 
 SOURCE = Path(__file__).parents[3] / "src" / "wakeful"
 # When a record was made: every judgement moves them, whatever it was about.
@@ -26,8 +26,13 @@ OWN = set(WRITERS) & set(HealthView.__struct_fields__) - {"state", "health"}
 WRITING = ("SessionRecord(", "build_record(", ".update(", "replace(", "mark_stopped(", "setattr(")
 
 
+def fields_written_by(*triggers: HealthTrigger) -> frozenset[str]:
+    """The fields that these may change together."""
+    return frozenset(field for field, writers in WRITERS.items() if writers & set(triggers))
+
+
 def record_of(house: SupervisorFixture, name: str = "a") -> SessionRecord:
-    record = house.roster.sessions[subject(name).id].record
+    record = house.registry.sessions[subject(name).id].record
     assert record is not None
     return record
 
@@ -63,7 +68,7 @@ def idle_house() -> SupervisorFixture:
 def test_a_stop_changes_state_and_attachable() -> None:
     """The first trigger, and what follows from it."""
     house = idle_house()
-    process = house.roster.sessions[subject("a").id].presence.living_processes[0]
+    process = house.registry.sessions[subject("a").id].presence.living_processes[0]
     changed = changed_by(house, lambda: house.end(process.process))
     assert {"state", "attachable"} <= changed
     assert (
@@ -79,7 +84,7 @@ def test_a_death_inside_a_turn_ends_its_prompt() -> None:
     """A stop and a verdict at once: no prompt is active without a process."""
     house = idle_house()
     house.work("a")
-    process = house.roster.sessions[subject("a").id].presence.living_processes[0]
+    process = house.registry.sessions[subject("a").id].presence.living_processes[0]
     changed = changed_by(house, lambda: house.end(process.process))
     by = fields_written_by(HealthTrigger.SESSION, HealthTrigger.PRESENCE, HealthTrigger.VERDICT)
     assert (
@@ -91,7 +96,7 @@ def test_a_death_inside_a_turn_ends_its_prompt() -> None:
 def test_a_start_and_a_resume_change_state_and_attachable() -> None:
     """A new process under the same conversation."""
     house = idle_house()
-    house.end(house.roster.sessions[subject("a").id].presence.living_processes[0].process)
+    house.end(house.registry.sessions[subject("a").id].presence.living_processes[0].process)
     changed = changed_by(house, lambda: house.start("a"))
     assert {"state", "attachable"} <= changed
     named = fields_written_by(HealthTrigger.SESSION, HealthTrigger.PRESENCE)
@@ -117,7 +122,7 @@ def test_a_stop_and_a_resume_are_shown_while_they_last() -> None:
     """`stopping` as long as its agent lives on, `starting` until one is seen; the way there is no state of its own."""
     house = idle_house()
     assert asyncio.run(shown_during(house, lambda: house.hands.stop("a"))) == ["stopping", "idle"]
-    house.end(house.roster.sessions[subject("a").id].presence.living_processes[0].process)
+    house.end(house.registry.sessions[subject("a").id].presence.living_processes[0].process)
     assert record_of(house).state is State.STOPPED
     resumed = asyncio.run(shown_during(house, lambda: house.hands.resume("a", {})))
     assert resumed == ["starting", "idle"]
@@ -147,13 +152,12 @@ def test_waiting_for_idle_ends_where_nobody_can_prompt() -> None:
     house.driver.lost, house.path_open = True, False
     house.supervisor.on_action(subject("a").id)
     house.settle()
-    ending = asyncio.run(house.roster.wait(subject("a").id, State.IDLE, 5.0))
+    ending = asyncio.run(house.registry.wait(subject("a").id, State.IDLE, 5.0))
     assert (record_of(house).state, ending) == ("detached", "reached")
 
 
-def test_found_sessions_are_never_detached() -> None:
+def test_found_sessions_are_never_detached(house: SupervisorFixture) -> None:
     """Wakeful does not prompt them: they are idle."""
-    house = SupervisorFixture()
     house.driver.lost = True
     house.start("a")
     house.finish("a")
@@ -176,7 +180,7 @@ def test_activity_changes_the_prompt_and_its_time() -> None:
 def test_a_touch_of_presence_changes_its_time_alone() -> None:
     """The third trigger: the runtime is proven, and that changes nothing else."""
     house = idle_house()
-    process = house.roster.sessions[subject("a").id].presence.living_processes[0]
+    process = house.registry.sessions[subject("a").id].presence.living_processes[0]
 
     def touch() -> None:
         house.supervisor.on_process(subject("a"), process.process, ProcessState.ALIVE, source="a test")
@@ -184,9 +188,8 @@ def test_a_touch_of_presence_changes_its_time_alone() -> None:
     assert changed_by(house, touch) == fields_written_by(HealthTrigger.PRESENCE) == {"last_presence_at"}
 
 
-def test_age_changes_health_and_may_change_eligibility() -> None:
+def test_age_changes_health_and_may_change_eligibility(house: SupervisorFixture) -> None:
     """The fourth trigger: idle, and not present for `session_health_stale_after`."""
-    house = SupervisorFixture()
     house.hear("a")
     house.finish("a")
     before = record_of(house)

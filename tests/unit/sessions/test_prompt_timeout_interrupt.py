@@ -1,6 +1,5 @@
 """Claims about prompts that time out: a silent model is interrupted, but no session with a reason to be silent."""
 
-import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -29,9 +28,9 @@ class TimersFixture:
         self.house = SupervisorFixture()
         self.said: list[SupervisionEvent] = []
         self.treated: set[SessionId] = set()
-        cut_short = PromptTimeout(self.house.hands_in("mine"), self.house.roster, self.treated.__contains__)
+        cut_short = PromptTimeout(self.house.hands_in("mine"), self.house.registry, self.treated.__contains__)
         self.cut_short = cut_short
-        self.timers = SupervisionTimers(self.house.clock, self.house.roster, RULES, self)
+        self.timers = SupervisionTimers(self.house.clock, self.house.registry, RULES, self)
 
     def publish_supervision(self, event: SupervisionEvent) -> None:
         self.said.append(event)
@@ -52,23 +51,19 @@ class TimersFixture:
             await settle()
 
 
-def test_a_model_that_says_nothing_is_interrupted_once() -> None:
+async def test_a_model_that_says_nothing_is_interrupted_once() -> None:
     """At the timeout and not before; supervision itself writes no record."""
-
-    async def live() -> None:
-        timed = TimersFixture()
-        await timed.begin()
-        timed.house.hear("a", Prompted(timed.house._wall()))
-        session = timed.house.roster.sessions[A]
-        record = session.record
-        await timed.pass_time(270)
-        assert timed.house.driver.acts == []
-        await timed.pass_time(240)
-        assert timed.house.driver.acts == ["interrupt"]
-        assert [each.event for each in timed.said] == [TimerStage.WARNING, TimerStage.TIMEOUT]
-        assert session.record is record
-
-    asyncio.run(live())
+    timed = TimersFixture()
+    await timed.begin()
+    timed.house.hear("a", Prompted(timed.house._wall()))
+    session = timed.house.registry.sessions[A]
+    record = session.record
+    await timed.pass_time(270)
+    assert timed.house.driver.acts == []
+    await timed.pass_time(240)
+    assert timed.house.driver.acts == ["interrupt"]
+    assert [each.event for each in timed.said] == [TimerStage.WARNING, TimerStage.TIMEOUT]
+    assert session.record is record
 
 
 def _runs_a_tool(timed: TimersFixture) -> None:
@@ -91,31 +86,23 @@ def _was_only_found(timed: TimersFixture) -> None:
 
 
 @pytest.mark.parametrize("begin", [_runs_a_tool, _asks, _is_treated, _was_only_found])
-def test_whoever_may_be_silent_is_left_alone(begin: Callable[[TimersFixture], None]) -> None:
+async def test_whoever_may_be_silent_is_left_alone(begin: Callable[[TimersFixture], None]) -> None:
     """A running tool, a question, healing at work, a session that is not managed."""
-
-    async def live() -> None:
-        timed = TimersFixture()
-        await timed.begin()
-        begin(timed)
-        timed.house.settle()
-        await timed.pass_time(540)
-        assert timed.house.driver.acts == []
-
-    asyncio.run(live())
+    timed = TimersFixture()
+    await timed.begin()
+    begin(timed)
+    timed.house.settle()
+    await timed.pass_time(540)
+    assert timed.house.driver.acts == []
 
 
-def test_whoever_moves_at_the_last_moment_is_left_alone() -> None:
+async def test_whoever_moves_at_the_last_moment_is_left_alone() -> None:
     """The newest evidence is read inside the gate, and decides."""
-
-    async def live() -> None:
-        timed = TimersFixture()
-        await timed.begin()
-        timed.house.hear("a", Prompted(timed.house._wall()))
-        timed.house.clock.advance(300.0)
-        timed.cut_short.on_timeout(A)
-        timed.house.hear("a", TextWritten(timed.house._wall()))
-        await settle()
-        assert timed.house.driver.acts == []
-
-    asyncio.run(live())
+    timed = TimersFixture()
+    await timed.begin()
+    timed.house.hear("a", Prompted(timed.house._wall()))
+    timed.house.clock.advance(300.0)
+    timed.cut_short.on_timeout(A)
+    timed.house.hear("a", TextWritten(timed.house._wall()))
+    await settle()
+    assert timed.house.driver.acts == []

@@ -36,7 +36,7 @@ class TimersFixture:
     def __init__(self) -> None:
         self.house = SupervisorFixture()
         self.said: list[SupervisionEvent] = []
-        self.timers = SupervisionTimers(self.house.clock, self.house.roster, TimerRules(), self)
+        self.timers = SupervisionTimers(self.house.clock, self.house.registry, TimerRules(), self)
 
     def publish_supervision(self, event: SupervisionEvent) -> None:
         self.said.append(event)
@@ -101,7 +101,7 @@ def test_supervision_writes_no_health() -> None:
     timed = TimersFixture()
     timed.house.start("a")
     timed.house.work("a")
-    session = timed.house.roster.sessions[subject("a").id]
+    session = timed.house.registry.sessions[subject("a").id]
     record, body, activity = session.record, session.body(), msgspec.json.encode(session.activity)
     timed.pass_time(2 * 3600)
     assert timed.stages
@@ -197,15 +197,14 @@ def test_a_program_gets_the_event_and_ends_by_its_deadline(tmp_path: Path) -> No
 def repaired(
     house: SupervisorFixture, name: str, *, dry_run: bool = False
 ) -> tuple[dict[str, tuple[object, object]], str]:
-    repairs = Repairs(house.store, house.roster, house.clock, SettlingRefresher(house))
+    repairs = Repairs(house.store, house.registry, house.clock, SettlingRefresher(house))
     done = asyncio.run(repairs.repair(name, dry_run=dry_run))
     return {each.field: (each.old, each.new) for each in done.changes}, done.words
 
 
 @pytest.mark.parametrize("state", ["idle", "prompting", "waiting"])
-def test_a_record_of_which_nothing_is_left_is_laid_to_rest(state: str) -> None:
+def test_a_record_of_which_nothing_is_left_is_laid_to_rest(state: str, house: SupervisorFixture) -> None:
     """The daemon was killed, the log is gone, and the store still says what was true then. First it is only said."""
-    house = SupervisorFixture()
     house.start("a")
     if state != "idle":
         (house.work if state == "prompting" else house.ask)("a")
@@ -223,9 +222,8 @@ def stored_state(house: SupervisorFixture) -> str:
     return str(msgspec.json.decode(row.record)["state"])
 
 
-def test_a_record_that_the_evidence_contradicts_is_mended_by_it() -> None:
+def test_a_record_that_the_evidence_contradicts_is_mended_by_it(house: SupervisorFixture) -> None:
     """The store missed a transition; what is judged now is what is true."""
-    house = SupervisorFixture()
     process = house.start("a")
     house.work("a")
     record = house.store.record
@@ -242,11 +240,10 @@ def test_a_record_that_the_evidence_contradicts_is_mended_by_it() -> None:
 
 
 @pytest.mark.parametrize("state", [State.STARTING, State.STOPPING])
-def test_starting_and_stopping_do_not_last(state: State) -> None:
+def test_starting_and_stopping_do_not_last(state: State, house: SupervisorFixture) -> None:
     """Whatever was under way when Wakeful died is over."""
-    house = SupervisorFixture()
     house.start("a")
-    record = house.roster.sessions[subject("a").id].record
+    record = house.registry.sessions[subject("a").id].record
     stuck = msgspec.structs.replace(record, state=state)  # type: ignore[type-var]
     at = house.clock.now().wall
     told = Transition(subject("a").id, at, "", state, "", "healthy", "x", msgspec.json.encode(stuck))
@@ -260,28 +257,23 @@ def test_an_unknown_session_is_not_repaired() -> None:
         repaired(SupervisorFixture(), "nobody")
 
 
-def test_repair_leaves_the_wake_state_alone(tmp_path: Path) -> None:
+async def test_repair_leaves_the_wake_state_alone(tmp_path: Path) -> None:
     """Decisions, snapshots and cooldowns are what they were."""
-
-    async def scene() -> None:
-        house = HeartbeatFixture(tmp_path)
-        await house.wakes.restore()
-        house.write_policy("fox")
-        name = await house.raise_agent("fox")
-        await house.wakes.wake("fox")
-        kinds = ("wake", "heartbeat-snapshot")
-        before = [await house.store.notes(kind) for kind in kinds]
-        house.end(house.roster.sessions[subject(name).id].presence.living_processes[0].process)
-        anew = HeartbeatFixture(tmp_path, store=house.store)
-        await Repairs(anew.store, anew.roster, anew.clock, anew).repair(subject(name).id, dry_run=False)
-        assert [await house.store.notes(kind) for kind in kinds] == before
-
-    asyncio.run(scene())
+    house = HeartbeatFixture(tmp_path)
+    await house.wakes.restore()
+    house.write_policy("fox")
+    name = await house.raise_agent("fox")
+    await house.wakes.wake("fox")
+    kinds = ("wake", "heartbeat-snapshot")
+    before = [await house.store.notes(kind) for kind in kinds]
+    house.end(house.registry.sessions[subject(name).id].presence.living_processes[0].process)
+    anew = HeartbeatFixture(tmp_path, store=house.store)
+    await Repairs(anew.store, anew.registry, anew.clock, anew).repair(subject(name).id, dry_run=False)
+    assert [await house.store.notes(kind) for kind in kinds] == before
 
 
-def test_inspect_shows_the_last_error_redacted() -> None:
+def test_inspect_shows_the_last_error_redacted(house: SupervisorFixture) -> None:
     """A secret in a provider's words leaves by no view."""
-    house = SupervisorFixture()
     house.start("a")
     house.fail("a", "401 for key sk-ant-api03-" + "A" * 80)
     for view in (house.desk.health, house.desk.status, house.desk.inspect):
@@ -307,7 +299,7 @@ def test_paging_is_stable_while_sessions_come_and_go(
     cursor: str | None = None
     for steps in [*pages, *([[]] * 40)]:
         query = Query(limit=limit, cursor=cursor, state=State.IDLE if picky else None)
-        page = house.roster.page(query, house.clock.now())
+        page = house.registry.page(query, house.clock.now())
         seen += [msgspec.json.decode(body)["id"].removeprefix("claude-") for body in page.bodies]
         cursor = page.next_cursor
         if cursor is None:

@@ -56,7 +56,7 @@ def _state(name: str) -> Any:
 
 
 def _pid(house: SupervisorFixture) -> int:
-    return house.roster.sessions[subject("a").id].presence.living_processes[0].process.pid
+    return house.registry.sessions[subject("a").id].presence.living_processes[0].process.pid
 
 
 @pytest.mark.parametrize("reading", READINGS)
@@ -117,4 +117,4 @@ def test_whoever_listens_is_told_in_turns() -> None:
 
 
 def _detached(house: SupervisorFixture) -> int:
-    return sum(each.record is not None and each.record.state == "detached" for each in house.roster.managed)
+    return sum(each.record is not None and each.record.state == "detached" for each in house.registry.managed)

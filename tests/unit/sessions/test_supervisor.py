@@ -1,4 +1,4 @@
-"""The head: what evidence leads to, and when; with a clock that only the test moves."""
+"""Claims about the supervisor: what evidence leads to, and when, with a clock that only the test moves."""
 
 from typing import Any
 
@@ -6,44 +6,18 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from support.supervisor_claims import HOUR, codes, pass_time, record
 from support.supervisor_fixture import SupervisorFixture, subject
-from wakeful.core.clock import iso
 from wakeful.core.ids import ConversationId
 from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process, ProcessState
 from wakeful.judging.activity import Activity
 from wakeful.judging.events import CallEnded, CallStarted, Progressed, Prompted, QuestionAsked, TurnEnded
-from wakeful.judging.evidence import STREAM, ClientStatus, DialogKind, Orphan, Pane
-from wakeful.judging.findings import Attention, FindingCode, Health, State, Verdict
+from wakeful.judging.evidence import STREAM, ClientStatus, Orphan, Pane
+from wakeful.judging.findings import FindingCode, Health, State, Verdict
 from wakeful.judging.judge import judge
-from wakeful.judging.session_record import SessionRecord
-from wakeful.sessions.feed import SessionChange
 from wakeful.sessions.session_judge import PROBE_SECONDS_MAX
 from wakeful.sessions.supervisor import DEADLINES_SPARE
-from wakeful.storage.base import Transition
-
-HOUR = 3600.0
-
-
-@pytest.fixture
-def house() -> SupervisorFixture:
-    return SupervisorFixture()
-
-
-def record(house: SupervisorFixture, name: str) -> SessionRecord:
-    found = house.roster.sessions[subject(name).id].record
-    assert found is not None
-    return found
-
-
-def codes(house: SupervisorFixture, name: str) -> list[FindingCode]:
-    return [finding.code for finding in record(house, name).findings]
-
-
-def pass_time(house: SupervisorFixture, seconds: float) -> None:
-    house.clock.advance(seconds)
-    house.supervisor.on_timer()
-    house.settle()
 
 
 def test_a_pending_answer_is_silent_after_its_limit_and_not_before(house: SupervisorFixture) -> None:
@@ -317,7 +291,6 @@ def test_the_clients_own_word_counts_where_it_is_newer(house: SupervisorFixture)
     assert record(house, "a").state is State.IDLE
 
 
-@pytest.mark.anyio
 async def test_only_transitions_are_stored(house: SupervisorFixture) -> None:
     """A hundred lines of work are one row."""
     house.start("a")
@@ -333,7 +306,7 @@ def test_a_secret_in_an_error_does_not_reach_the_record(house: SupervisorFixture
     """`last_error` is redacted."""
     house.start("a")
     house.fail("a", "401 for key sk-ant-REDACTED at https://me:hunter2@example.org")
-    body = house.roster.sessions[subject("a").id].body()
+    body = house.registry.sessions[subject("a").id].body()
     assert b"abcdefghijklmnop" not in body
     assert b"hunter2" not in body
 
@@ -378,92 +351,97 @@ def test_an_orphan_that_ended_before_it_was_reported_is_not_named(house: Supervi
     assert still_running(house) == []
 
 
-def test_a_restart_says_the_same_of_an_agent_that_left_its_pane(house: SupervisorFixture) -> None:
-    """The pane is remembered with the rest, and its tools are looked for again."""
+def working_in_a_pane(house: SupervisorFixture, name: str = "work") -> tuple[Process, Pane, bytes]:
+    """A session at work in a pane: its process, its pane and what a daemon keeps of it."""
     agent = house.start("a")
     house.work("a")
-    pane = Pane(
-        "/run/tmux", "work", "%0", Process(70, 1, agent.boot_id), ProcessState.ALIVE, ProcessState.ALIVE
-    )
+    runtime, server = Process(70, 1, agent.boot_id), Process(60, 1, agent.boot_id)
+    pane = Pane("/run/tmux", name, "%0", runtime, ProcessState.ALIVE, ProcessState.ALIVE, server)
     house.supervisor.on_pane(subject("a").id, pane)
     kept = house.supervisor.snapshot(subject("a").id)
     assert kept is not None
+    return agent, pane, kept
 
+
+def restarted(kept: bytes, *ended: Process) -> SupervisorFixture:
+    """The next daemon, after these processes ended."""
     after = SupervisorFixture()
-    after.end(agent)
+    for process in ended:
+        after.end(process)
     assert after.supervisor.restore(subject("a"), kept)
+    assert after.searched == []
+    after.supervisor.on_restored(subject("a").id)
     after.settle()
+    return after
+
+
+def test_a_restart_says_the_same_of_an_agent_that_left_its_pane(house: SupervisorFixture) -> None:
+    """The pane is remembered with the rest, and its tools are looked for again."""
+    agent, _, kept = working_in_a_pane(house)
+    after = restarted(kept, agent)
     assert codes(after, "a") == [FindingCode.AGENT_EXITED]
     assert after.searched == [subject("a").id]
 
 
-def test_a_pane_that_ended_with_the_daemon_away_is_not_remembered(house: SupervisorFixture) -> None:
-    """Whose pane is gone too has not left for a shell: it is dead."""
+def test_a_turn_that_ended_while_no_daemon_ran_leaves_no_tools(house: SupervisorFixture) -> None:
+    """Whether an ended agent was in a turn is asked once its log is read to the end, not where the last daemon stopped."""
     agent = house.start("a")
     house.work("a")
-    pane = Pane(
-        "/run/tmux", "work", "%0", Process(70, 1, agent.boot_id), ProcessState.ALIVE, ProcessState.ALIVE
-    )
-    house.supervisor.on_pane(subject("a").id, pane)
     kept = house.supervisor.snapshot(subject("a").id)
     assert kept is not None
 
     after = SupervisorFixture()
     after.end(agent)
-    after.end(pane.process)
+    assert after.supervisor.restore(subject("a"), kept)
+    after.supervisor.on_events(subject("a"), [TurnEnded(after.clock.now().wall)], live=False)
+    after.supervisor.on_restored(subject("a").id)
+    after.settle()
+    assert (codes(after, "a"), after.searched) == ([], [])
+
+
+def test_a_restart_keeps_the_time_of_a_death(house: SupervisorFixture) -> None:
+    """The registry reports the dead process before the log and its snapshot are read: that is no newer death."""
+    process = start_work(house)
+    pass_time(house, 300)
+    house.end(process)
+    dead = record(house, "a").findings
+    kept = house.supervisor.snapshot(subject("a").id)
+    assert kept is not None
+
+    after = SupervisorFixture(clock=house.clock)
+    pass_time(after, 60)
+    after.end(process)
+    after.supervisor.on_process(subject("a"), process, ProcessState.DEAD, source="a test")
     assert after.supervisor.restore(subject("a"), kept)
     after.settle()
-    assert codes(after, "a") == [FindingCode.SESSION_DEAD]
+    assert record(after, "a").findings == dead
+
+
+def test_a_pane_that_ended_with_the_daemon_away_is_not_remembered(house: SupervisorFixture) -> None:
+    """A session whose pane is gone too has not left for a shell: it is dead."""
+    agent, pane, kept = working_in_a_pane(house)
+    assert codes(restarted(kept, agent, pane.process), "a") == [FindingCode.SESSION_DEAD]
 
 
 def test_a_server_that_ended_with_the_daemon_away_is_named(house: SupervisorFixture) -> None:
     """The server ended the session: no person left it."""
-    agent = house.start("a")
-    server = Process(60, 1, agent.boot_id)
-    pane = Pane(
-        "/run/tmux",
-        "work",
-        "%0",
-        Process(70, 1, agent.boot_id),
-        ProcessState.ALIVE,
-        ProcessState.ALIVE,
-        server,
-    )
-    house.work("a")
-    house.supervisor.on_pane(subject("a").id, pane)
-    kept = house.supervisor.snapshot(subject("a").id)
-    assert kept is not None
-
-    after = SupervisorFixture()
-    for process in (agent, pane.process, server):
-        after.end(process)
-    after.supervisor.restore(subject("a"), kept)
-    assert after.roster.sessions[subject("a").id].presence.pane == replace(
-        pane, sight=ProcessState.DEAD, runtime=ProcessState.DEAD
-    )
+    agent, pane, kept = working_in_a_pane(house)
+    assert pane.server is not None
+    after = restarted(kept, agent, pane.process, pane.server)
+    shown = after.registry.sessions[subject("a").id].presence.pane
+    assert shown == replace(pane, sight=ProcessState.DEAD, runtime=ProcessState.DEAD)
 
 
 def test_a_pane_of_another_boot_is_remembered_as_gone(house: SupervisorFixture) -> None:
-    """Under which name a session was shown is asked after a reboot: it is brought back by it."""
-    agent = house.start("a")
-    house.work("a")
-    pane = Pane(
-        "/run/tmux", "garden", "%0", Process(70, 1, agent.boot_id), ProcessState.ALIVE, ProcessState.ALIVE
-    )
-    house.supervisor.on_pane(subject("a").id, pane)
-    kept = house.supervisor.snapshot(subject("a").id)
-    assert kept is not None
-
+    """The name under which a session was shown is needed after a reboot: it is brought back by it."""
+    agent, _, kept = working_in_a_pane(house, "garden")
     after = SupervisorFixture()
     assert not after.supervisor.restore(subject("a"), kept.replace(agent.boot_id.encode(), b"another boot"))
     after.work("a")
-    recalled = after.roster.sessions[subject("a").id].presence.pane
+    recalled = after.registry.sessions[subject("a").id].presence.pane
     assert recalled is not None
-    assert (recalled.session, recalled.sight, recalled.runtime) == (
-        "garden",
-        ProcessState.DEAD,
-        ProcessState.DEAD,
-    )
+    seen = (recalled.session, recalled.sight, recalled.runtime)
+    assert seen == ("garden", ProcessState.DEAD, ProcessState.DEAD)
     assert codes(after, "a") == [FindingCode.SESSION_DEAD]
     assert after.searched == []
 
@@ -487,7 +465,7 @@ def test_what_an_agent_of_the_hub_hosts_is_managed_and_treated_by_its_agent(hous
     house.supervisor.set_agent(subject("a").id, "bot")
     house.settle()
     assert record(house, "a").managed
-    assert house.roster.counts(house.clock.now())["total"]["managed"] == 1
+    assert house.registry.counts(house.clock.now())["total"]["managed"] == 1
     assert offered(house) == {
         "wait": ("wakeful", "session", "wait", "claude-a", "--until", "idle"),
         "attach": ("wakeful", "attach", "bot"),
@@ -503,236 +481,6 @@ def offered(house: SupervisorFixture) -> dict[str, tuple[str, ...]]:
     return {each.name: each.argv for each in record(house, "a").actions if each.allowed}
 
 
-def test_a_resume_that_failed_elsewhere_changes_nothing(house: SupervisorFixture) -> None:
-    """Its pane stays known, it died when it died; a resume that writes a word is the session's new process."""
-    process = house.start("a")
-    pane = Pane("/tmp/tmux", "work", "%1", Process(5, 1, "boot"), ProcessState.ALIVE, ProcessState.ALIVE)
-    house.supervisor.on_pane(subject("a").id, pane)
-    house.work("a")
-    pass_time(house, 5)
-    house.end(process)
-    dead = record(house, "a")
-    assert [(each.code, each.since) for each in dead.findings] == [
-        (FindingCode.AGENT_EXITED, iso(house.clock.now().wall))
-    ]
-    pass_time(house, 60)
-    failing = resume(house, "a", pane)
-    pass_time(house, 1)
-    house.end(failing)
-    assert (record(house, "a").findings, record(house, "a").alive_to) == (dead.findings, dead.alive_to)
-    working = resume(house, "a", pane)
-    house.hear("a", Prompted(house.clock.now().wall))
-    house.supervisor.on_pane(subject("a").id, replace(pane, sight=ProcessState.DEAD))
-    pass_time(house, 1)
-    house.end(working)
-    assert [(each.code, each.since) for each in record(house, "a").findings] == [
-        (FindingCode.SESSION_DEAD, iso(house.clock.now().wall))
-    ]
-
-
-@pytest.mark.parametrize("is_shown", [True, False], ids=["in another pane", "in no pane"])
-def test_a_resume_that_fails_beside_a_living_process_takes_no_pane(
-    house: SupervisorFixture, *, is_shown: bool
-) -> None:
-    """Its pane stays the one of the process that lives; a process that stays is shown once the other one ended."""
-    first = house.start("a")
-    pane = Pane("/tmp/tmux", "work", "%1", Process(5, 1, "boot"), ProcessState.ALIVE, ProcessState.ALIVE)
-    elsewhere = Pane("/tmp/tmux", "work", "%2", Process(6, 1, "boot"), ProcessState.ALIVE, ProcessState.ALIVE)
-    house.supervisor.on_pane(subject("a").id, pane)
-    house.work("a")
-    pass_time(house, 5)
-    sought = len(house.sought)
-    second = Process(900_000, 1, "boot")
-    house.supervisor.on_process(subject("a"), second, ProcessState.ALIVE, source="a test")
-    house.supervisor.on_pane(
-        subject("a").id, elsewhere if is_shown else replace(pane, sight=ProcessState.DEAD)
-    )
-    house.settle()
-    assert house.roster.sessions[subject("a").id].presence.pane == pane
-    house.end(second)
-    assert house.roster.sessions[subject("a").id].presence.pane == pane
-    assert house.sought[sought:] == [subject("a").id] * 2
-    house.supervisor.on_process(
-        subject("a"), Process(900_001, 1, "boot"), ProcessState.ALIVE, source="a test"
-    )
-    house.end(first)
-    house.supervisor.on_pane(subject("a").id, elsewhere)
-    assert house.roster.sessions[subject("a").id].presence.pane == elsewhere
-
-
-def test_a_resume_that_fails_beside_an_open_question_leaves_it_open(house: SupervisorFixture) -> None:
-    """Its client asks the same question as before, so no second alert is sent."""
-    process = house.start("a")
-    house.work("a")
-    house.supervisor.on_process(
-        subject("a"),
-        process,
-        ProcessState.ALIVE,
-        source="a test",
-        status=ClientStatus.WAITING,
-        waiting_for="permission",
-    )
-    house.settle()
-    asked = record(house, "a").expected_waits
-    assert record(house, "a").state is State.WAITING
-    pass_time(house, 5)
-    failing = Process(900_000, 1, "boot")
-    house.supervisor.on_process(subject("a"), failing, ProcessState.ALIVE, source="a test")
-    house.settle()
-    assert (record(house, "a").state, record(house, "a").expected_waits) == (State.WAITING, asked)
-    house.end(failing)
-    assert (record(house, "a").state, record(house, "a").expected_waits) == (State.WAITING, asked)
-
-
-def test_a_resume_that_failed_after_a_restart_changes_nothing(house: SupervisorFixture) -> None:
-    """The daemon was killed before it could write down that the agent had ended: it died no later for that."""
-    process = house.start("a")
-    pass_time(house, 5)
-    house.work("a")
-    kept = house.supervisor.snapshot(subject("a").id)
-    assert kept is not None
-
-    after = SupervisorFixture()
-    after.clock.advance(60.0)
-    after.end(process)
-    assert after.supervisor.restore(subject("a"), kept)
-    after.settle()
-    dead = record(after, "a")
-    assert codes(after, "a") == [FindingCode.SESSION_DEAD]
-    pane = Pane("/tmp/tmux", "work", "%1", Process(5, 1, "boot"), ProcessState.ALIVE, ProcessState.ALIVE)
-    pass_time(after, 60)
-    failing = resume(after, "a", pane)
-    pass_time(after, 1)
-    after.end(failing)
-    after.settle()
-    assert record(after, "a").findings == dead.findings
-
-
-def test_a_process_that_worked_beside_another_one_is_no_failed_resume(house: SupervisorFixture) -> None:
-    """The older one ended while this one waited for the model: its own death is when it died, and its tools are sought."""
-    older = house.start("a")
-    pass_time(house, 5)
-    newer = Process(9, 9, "boot")
-    house.supervisor.on_process(subject("a"), newer, ProcessState.ALIVE, source="a test")
-    pass_time(house, 5)
-    house.hear("a", Prompted(house.clock.now().wall))
-    pass_time(house, 60)
-    house.end(older)
-    pass_time(house, 60)
-    house.end(newer)
-    assert [(each.code, each.since) for each in record(house, "a").findings] == [
-        (FindingCode.SESSION_DEAD, iso(house.clock.now().wall))
-    ]
-
-
-def resume(house: SupervisorFixture, name: str, pane: Pane) -> Process:
-    """A person resumes it elsewhere: its pane does not show that."""
-    process = Process(900_000 + int(house.clock.now().awake), 1, "boot")
-    house.supervisor.on_process(subject(name), process, ProcessState.ALIVE, source="a test")
-    house.settle()
-    house.supervisor.on_pane(subject(name).id, replace(pane, sight=ProcessState.DEAD))
-    house.settle()
-    return process
-
-
-AWAITED = replace(subject("start-7"), conversation_id=None, awaited=True)
-AGENT = Process(4711, 1, "a-boot-of-a-test")
-
-
-def ask(house: SupervisorFixture, kind: DialogKind, words: str = "Do you trust it?") -> SessionRecord:
-    house.supervisor.on_dialog(AWAITED, AGENT, kind, words, cwd="/work")
-    house.settle()
-    return record(house, "start-7")
-
-
-def test_a_client_at_a_dialog_waits_for_a_person_and_takes_no_prompt(house: SupervisorFixture) -> None:
-    """Its words are the screen's, its turn has not begun, and only a login asks for a login."""
-    asked = ask(house, DialogKind.TRUST)
-    assert (asked.state, asked.health, asked.attention) == (State.WAITING, Health.HEALTHY, Attention.PERSON)
-    assert (asked.active_prompt, asked.attachable, asked.eligible_for_wake) == (False, False, False)
-    assert [each.untrusted for each in asked.expected_waits] == ["Do you trust it?"]
-    assert ask(house, DialogKind.LOGIN).attention is Attention.LOGIN
-
-
-def test_a_screen_that_is_not_understood_is_unknown_and_said(house: SupervisorFixture) -> None:
-    """It is called neither idle nor waiting, but unknown."""
-    seen = ask(house, DialogKind.UNKNOWN, "Brand new")
-    assert (seen.state, seen.health, seen.attention) == (State.STARTING, Health.UNKNOWN, Attention.OPERATOR)
-    assert [(each.code, each.untrusted) for each in seen.findings] == [
-        (FindingCode.READER_DRIFT, ("Brand new",))
-    ]
-
-
-def test_the_same_dialog_keeps_its_time_and_another_one_has_its_own(house: SupervisorFixture) -> None:
-    """A read without news changes nothing, so no second alert is sent."""
-    first = ask(house, DialogKind.TRUST).expected_waits[0].since
-    house.clock.advance(10)
-    assert ask(house, DialogKind.TRUST).expected_waits[0].since == first
-    house.clock.advance(10)
-    assert ask(house, DialogKind.BYPASS).expected_waits[0].since > first
-
-
-def test_its_conversation_takes_the_place_of_what_stood_for_it(
-    house: SupervisorFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Subscribers get its end before it is gone, and one session is left."""
-    ask(house, DialogKind.TRUST)
-    told: dict[str, str] = {}
-
-    def changed(transitions: list[Transition], changes: list[SessionChange]) -> None:
-        assert transitions
-        told.update({each.session_id: each.state for each in changes})
-
-    monkeypatch.setattr(house, "on_judged", changed)
-    house.supervisor.on_process(
-        subject("real"), AGENT, ProcessState.ALIVE, source="registry", status=ClientStatus.IDLE
-    )
-    house.settle()
-    assert sorted(house.roster.sessions) == [subject("real").id]
-    assert told == {AWAITED.id: State.STOPPED, subject("real").id: State.IDLE}
-
-
-def test_a_client_that_ended_at_its_dialog_was_no_session(house: SupervisorFixture) -> None:
-    """Nothing of it is listed, and a managed one is simply stopped."""
-    ask(house, DialogKind.TRUST)
-    house.supervisor.on_exit(AGENT)
-    house.settle()
-    assert AWAITED.id not in house.roster.sessions
-    house.supervisor.on_process(subject("mine"), AGENT, ProcessState.ALIVE, source="hands")
-    house.supervisor.on_dialog(subject("mine"), AGENT, DialogKind.TRUST, "?", cwd=None)
-    house.supervisor.on_exit(AGENT)
-    house.settle()
-    ended = record(house, "mine")
-    assert (ended.state, ended.expected_waits) == (State.STOPPED, ())
-
-
-def test_what_stood_for_a_conversation_goes_with_its_last_dialog(house: SupervisorFixture) -> None:
-    """A client that takes prompts and has no conversation is no session; one that asks again is listed again."""
-    ask(house, DialogKind.LOGIN)
-    house.supervisor.on_dialog_closed(AGENT)
-    house.supervisor.on_dialog(AWAITED, AGENT, DialogKind.TRUST, "?", cwd=None)
-    house.settle()
-    assert record(house, "start-7").state is State.WAITING
-    house.supervisor.on_dialog_closed(AGENT)
-    house.settle()
-    assert AWAITED.id not in house.roster.sessions
-
-
-def test_an_earlier_turn_says_nothing_while_its_client_stands_at_a_dialog(house: SupervisorFixture) -> None:
-    """Resumed after it was killed in a turn: until the dialog is answered it is neither at work nor silent."""
-    house.hear("a", Prompted(house.clock.now().wall))
-    house.supervisor.on_dialog(subject("a"), AGENT, DialogKind.TRUST, "?", cwd=None)
-    pass_time(house, HOUR)
-    seen = record(house, "a")
-    assert (seen.state, seen.active_prompt, seen.findings) == (State.WAITING, False, ())
-    house.supervisor.on_process(
-        subject("a"), AGENT, ProcessState.ALIVE, source="registry", status=ClientStatus.IDLE
-    )
-    house.settle()
-    assert record(house, "a").expected_waits == ()
-
-
-@pytest.mark.anyio
 async def test_a_session_asked_for_before_its_first_judgement_is_judged_at_once(
     house: SupervisorFixture,
 ) -> None:
@@ -782,88 +530,3 @@ def test_a_managed_session_is_read_also_where_no_process_of_it_is_left(
     assert read == [known.id]
     assert record(house, "codex-019a").project == "shop"
     assert record(house, "codex-019a").state is not State.PROMPTING
-
-
-def killed_in_a_turn(house: SupervisorFixture, name: str = "a") -> None:
-    process = house.start(name)
-    house.work(name)
-    house.clock.advance(1)
-    house.end(process)
-    house.clock.advance(60)
-
-
-def come_up(house: SupervisorFixture, pid: int, name: str = "a", **said: Any) -> Process:
-    """A process that holds the conversation, and has written nothing."""
-    process = Process(pid, pid, "boot")
-    house.supervisor.on_process(subject(name), process, ProcessState.ALIVE, source="registry", **said)
-    house.settle()
-    return process
-
-
-@pytest.mark.anyio
-async def test_a_resumed_session_is_starting_until_its_client_says_what_it_does(
-    house: SupervisorFixture,
-) -> None:
-    """The turn that its predecessor left open is not at work again, and does not end when the client is idle."""
-    killed_in_a_turn(house)
-    process = come_up(house, 9000)
-    assert (record(house, "a").state, record(house, "a").active_prompt) == (State.STARTING, False)
-    house.supervisor.on_process(
-        subject("a"),
-        process,
-        ProcessState.ALIVE,
-        source="registry",
-        status=ClientStatus.IDLE,
-        status_wall=house.clock.now().wall,
-    )
-    house.settle()
-    assert record(house, "a").state is State.IDLE
-    states = [each.new_state for each in await house.store.transitions(subject("a").id)]
-    assert states[-3:] == [State.STOPPED, State.STARTING, State.IDLE]
-
-
-def test_a_resumed_session_that_says_nothing_is_at_work_and_gets_silent(house: SupervisorFixture) -> None:
-    """Clients without a registry show their work in the log; one that writes nothing at all is found."""
-    killed_in_a_turn(house)
-    come_up(house, 9000)
-    pass_time(house, 11)
-    assert record(house, "a").state is State.PROMPTING
-    pass_time(house, house.policy.silence_seconds)
-    assert FindingCode.SILENT in codes(house, "a")
-
-
-def test_a_second_process_for_a_moment_is_no_twin(house: SupervisorFixture) -> None:
-    """A resume that fails elsewhere is registered for a tenth of a second; one that stays is a twin."""
-    house.start("a")
-    house.finish("a")
-    second = come_up(house, 9000)
-    pass_time(house, 1)
-    assert codes(house, "a") == []
-    house.end(second)
-    assert (codes(house, "a"), record(house, "a").state) == ([], State.IDLE)
-    come_up(house, 9001)
-    pass_time(house, 6)
-    assert codes(house, "a") == [FindingCode.TWIN_PROCESSES]
-
-
-def test_a_dialog_ends_with_its_own_client_only(house: SupervisorFixture) -> None:
-    """Another process of the same conversation comes and goes; the first one still waits at its dialog."""
-    killed_in_a_turn(house)
-    first = Process(9000, 9000, "boot")
-    house.supervisor.on_dialog(subject("a"), first, DialogKind.TRUST, "Do you trust this folder?", cwd=None)
-    house.settle()
-    assert record(house, "a").state is State.WAITING
-    house.end(come_up(house, 9001, status=ClientStatus.BUSY, status_wall=house.clock.now().wall))
-    assert record(house, "a").state is State.WAITING
-    house.end(first)
-    assert record(house, "a").health is Health.DEAD
-
-
-def test_a_client_at_a_dialog_beside_a_living_one_changes_nothing(house: SupervisorFixture) -> None:
-    """The conversation is held; where the second one waits says nothing about it."""
-    house.start("a")
-    house.work("a")
-    second = Process(9000, 9000, "boot")
-    house.supervisor.on_dialog(subject("a"), second, DialogKind.TRUST, "Do you trust this folder?", cwd=None)
-    house.settle()
-    assert (record(house, "a").state, codes(house, "a")) == (State.PROMPTING, [])

@@ -35,7 +35,7 @@ def test_every_change_is_stored_or_counted(gaps: list[float]) -> None:
     assert sum(1 + each.left_out for each in stored) == len(gaps)
     assert [each.at for each in stored] == sorted(each.at for each in stored)
     assert not gaps or stored[-1].at == len(gaps) - 1
-    assert not limit.holds_any
+    assert not limit.has_waiting
 
 
 def test_a_session_that_flaps_takes_nothing_from_others() -> None:
@@ -71,37 +71,32 @@ def test_a_quiet_session_is_stored_before_those_that_flap(monkeypatch: pytest.Mo
 
 
 def test_sessions_at_rest_are_forgotten() -> None:
-    """Whoever has a whole burst again costs no memory."""
+    """A session with a whole burst again costs no memory."""
     limit = TransitionLimit()
     for number in range(5 * KNOWN_MAX):
         limit.admit([change(0, SessionId(f"claude-{number}"))], number * EVERY_SECONDS)
     assert len(limit._full_at) <= KNOWN_MAX + 1
 
 
-def test_the_newest_change_is_written_in_time_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_newest_change_is_written_in_time_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A flapping session's newest change is stored once its interval has passed, or when the daemon ends."""
-    monkeypatch.setattr(transition_writer, "HELD_SECONDS", 0.01)
+    monkeypatch.setattr(transition_writer, "LIMITED_SECONDS", 0.01)
     now = 0.0
     monkeypatch.setattr(transition_writer, "_now", lambda: now)
-
-    async def write() -> None:
-        nonlocal now
-        store = MemoryStore()
-        writer = TransitionWriter(store)
-        running = asyncio.create_task(writer.run())
-        writer.enqueue([change(number) for number in range(200)])
-        await writer.drain(5.0)
-        assert [each.left_out for each in await store.transitions()][-2:] == [0, 200 - BURST_MAX - 1]
-        writer.enqueue([change(number) for number in range(200, 300)])
-        await asyncio.sleep(0.05)
-        assert len(await store.transitions()) == BURST_MAX + 1
-        now = EVERY_SECONDS + 1.0
-        for _ in range(500):
-            if len(await store.transitions()) > BURST_MAX + 1:
-                break
-            await asyncio.sleep(0.01)
-        newest = (await store.transitions())[-1]
-        assert (newest.at, newest.left_out) == (299.0, 99)
-        running.cancel()
-
-    asyncio.run(write())
+    store = MemoryStore()
+    writer = TransitionWriter(store)
+    running = asyncio.create_task(writer.run())
+    writer.enqueue([change(number) for number in range(200)])
+    await writer.drain(5.0)
+    assert [each.left_out for each in await store.transitions()][-2:] == [0, 200 - BURST_MAX - 1]
+    writer.enqueue([change(number) for number in range(200, 300)])
+    await asyncio.sleep(0.05)
+    assert len(await store.transitions()) == BURST_MAX + 1
+    now = EVERY_SECONDS + 1.0
+    for _ in range(500):
+        if len(await store.transitions()) > BURST_MAX + 1:
+            break
+        await asyncio.sleep(0.01)
+    newest = (await store.transitions())[-1]
+    assert (newest.at, newest.left_out) == (299.0, 99)
+    running.cancel()

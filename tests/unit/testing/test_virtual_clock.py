@@ -1,7 +1,6 @@
 """Claims about the clock that tests turn by hand."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -12,11 +11,9 @@ from wakeful.testing.virtual_clock import START_WALL, VirtualClock, settle
 HOUR = 3600.0
 
 
-def in_loop(story: Callable[[VirtualClock], Awaitable[None]]) -> None:
-    async def tell() -> None:
-        await story(VirtualClock())
-
-    asyncio.run(tell())
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
 
 
 async def note_when_woken(clock: Clock, noted: list[tuple[str, float]], name: str, seconds: float) -> None:
@@ -70,101 +67,77 @@ def test_a_stamp_newer_than_the_last_look_is_new() -> None:
     assert clock.now().seconds_since(stamped) == 0
 
 
-def test_sleepers_wake_at_their_own_moments_and_in_order() -> None:
+async def test_sleepers_wake_at_their_own_moments_and_in_order(clock: VirtualClock) -> None:
     """run_for stops at every deadline, so each sleeper sees the time it asked for."""
-
-    async def story(clock: VirtualClock) -> None:
-        noted: list[tuple[str, float]] = []
-        start = clock.now().awake
-        async with asyncio.TaskGroup() as tasks:
-            for name, seconds in (("late", 30.0), ("first", 10.0), ("second", 10.0)):
-                tasks.create_task(note_when_woken(clock, noted, name, seconds))
-            still_asleep = tasks.create_task(note_when_woken(clock, noted, "never", 90.0))
-            await clock.run_for(60)
-            assert noted == [("first", start + 10), ("second", start + 10), ("late", start + 30)]
-            assert clock.now().awake == start + 60
-            still_asleep.cancel()
-
-    in_loop(story)
+    noted: list[tuple[str, float]] = []
+    start = clock.now().awake
+    async with asyncio.TaskGroup() as tasks:
+        for name, seconds in (("late", 30.0), ("first", 10.0), ("second", 10.0)):
+            tasks.create_task(note_when_woken(clock, noted, name, seconds))
+        still_asleep = tasks.create_task(note_when_woken(clock, noted, "never", 90.0))
+        await clock.run_for(60)
+        assert noted == [("first", start + 10), ("second", start + 10), ("late", start + 30)]
+        assert clock.now().awake == start + 60
+        still_asleep.cancel()
 
 
-def test_advancing_wakes_in_order_of_deadlines() -> None:
+async def test_advancing_wakes_in_order_of_deadlines(clock: VirtualClock) -> None:
     """One big step wakes all due tasks, earliest first, at the end of the step."""
-
-    async def story(clock: VirtualClock) -> None:
-        noted: list[tuple[str, float]] = []
-        start = clock.now().awake
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(note_when_woken(clock, noted, "late", 0.3))
-            tasks.create_task(note_when_woken(clock, noted, "early", 0.1))
-            await settle()
-            clock.advance(1)
-        assert noted == [("early", start + 1), ("late", start + 1)]
-
-    in_loop(story)
+    noted: list[tuple[str, float]] = []
+    start = clock.now().awake
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(note_when_woken(clock, noted, "late", 0.3))
+        tasks.create_task(note_when_woken(clock, noted, "early", 0.1))
+        await settle()
+        clock.advance(1)
+    assert noted == [("early", start + 1), ("late", start + 1)]
 
 
-def test_a_chain_of_sleeps_runs_inside_one_run_for() -> None:
+async def test_a_chain_of_sleeps_runs_inside_one_run_for(clock: VirtualClock) -> None:
     """A task that sleeps again after waking is woken again: a day of ten-second ticks is 8,640 of them."""
+    ticks = 0
 
-    async def story(clock: VirtualClock) -> None:
-        ticks = 0
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await clock.sleep(10)
+            ticks += 1
 
-        async def tick() -> None:
-            nonlocal ticks
-            while True:
-                await clock.sleep(10)
-                ticks += 1
-
-        ticking = asyncio.create_task(tick())
-        await clock.run_for(24 * HOUR)
-        assert ticks == 8640
-        ticking.cancel()
-
-    in_loop(story)
+    ticking = asyncio.create_task(tick())
+    await clock.run_for(24 * HOUR)
+    assert ticks == 8640
+    ticking.cancel()
 
 
-def test_a_suspended_host_wakes_nobody() -> None:
+async def test_a_suspended_host_wakes_nobody(clock: VirtualClock) -> None:
     """Deadlines count awake seconds."""
-
-    async def story(clock: VirtualClock) -> None:
-        sleeper = asyncio.create_task(clock.sleep(5))
-        await settle()
-        clock.suspend(HOUR)
-        await settle()
-        assert not sleeper.done()
-        await clock.run_for(5)
-        assert sleeper.done()
-
-    in_loop(story)
+    sleeper = asyncio.create_task(clock.sleep(5))
+    await settle()
+    clock.suspend(HOUR)
+    await settle()
+    assert not sleeper.done()
+    await clock.run_for(5)
+    assert sleeper.done()
 
 
-def test_a_cancelled_sleeper_is_forgotten() -> None:
+async def test_a_cancelled_sleeper_is_forgotten(clock: VirtualClock) -> None:
     """Its deadline neither stops the clock nor raises."""
-
-    async def story(clock: VirtualClock) -> None:
-        sleeper = asyncio.create_task(clock.sleep(5))
-        await settle()
-        sleeper.cancel()
-        await clock.run_for(10)
-        assert sleeper.cancelled()
-
-    in_loop(story)
+    sleeper = asyncio.create_task(clock.sleep(5))
+    await settle()
+    sleeper.cancel()
+    await clock.run_for(10)
+    assert sleeper.cancelled()
 
 
-def test_a_deadline_in_the_past_still_lets_others_run() -> None:
+async def test_a_deadline_in_the_past_still_lets_others_run(clock: VirtualClock) -> None:
     """A loop over passed deadlines cannot starve the rest."""
-
-    async def story(clock: VirtualClock) -> None:
-        other = asyncio.create_task(asyncio.sleep(0))
-        await clock.sleep_until(clock.now().awake - 5)
-        await clock.sleep_until(clock.now().awake - 5)
-        assert other.done()
-
-    in_loop(story)
+    other = asyncio.create_task(asyncio.sleep(0))
+    await clock.sleep_until(clock.now().awake - 5)
+    await clock.sleep_until(clock.now().awake - 5)
+    assert other.done()
 
 
-def test_a_spinning_task_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_spinning_task_is_reported(monkeypatch: pytest.MonkeyPatch, clock: VirtualClock) -> None:
     """Waiting for a task that never waits would take forever; the test fails instead."""
     monkeypatch.setattr(virtual_clock, "TURNS_MAX", 50)
 
@@ -172,10 +145,7 @@ def test_a_spinning_task_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
         while True:  # noqa: ASYNC110 - spinning is the point
             await asyncio.sleep(0)
 
-    async def story(clock: VirtualClock) -> None:
-        spinning = asyncio.create_task(spin())
-        with pytest.raises(AssertionError, match="still busy after 50 turns"):
-            await clock.run_for(1)
-        spinning.cancel()
-
-    in_loop(story)
+    spinning = asyncio.create_task(spin())
+    with pytest.raises(AssertionError, match="still busy after 50 turns"):
+        await clock.run_for(1)
+    spinning.cancel()

@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parents[3] / "src" / "wakeful"
 
 
 def records(house: SupervisorFixture) -> list[SessionRecord]:
-    return [each.record for each in house.roster.sessions.values() if each.record is not None]
+    return [each.record for each in house.registry.sessions.values() if each.record is not None]
 
 
 def furnished() -> tuple[SupervisorFixture, SessionListModel]:
@@ -36,7 +36,7 @@ def test_who_needs_a_person_stands_first() -> None:
 def test_a_change_moves_its_row_and_an_old_one_does_not() -> None:
     """News may overtake each other: the newest word about a session counts."""
     house, model = furnished()
-    before = house.roster.sessions[subject("working").id].record
+    before = house.registry.sessions[subject("working").id].record
     assert before is not None
     house.clock.advance(1.0)
     house.finish("working")

@@ -64,8 +64,8 @@ def test_work_is_parted_into_model_and_tools() -> None:
     )
     assert [text.strip() for text, _ in legend[1:]] == [
         "▄ working 15m",
-        "▃ waiting for model 15m",
-        "▅ in a tool 30m",
+        "▃ waiting for the model 15m",
+        "▅ running a tool 30m",
     ]
 
 
@@ -75,7 +75,7 @@ def test_a_call_that_was_cut_off_is_not_drawn_as_if_it_had_run() -> None:
     _, legend = timeline_lines(SessionHistory([moved(60, "prompting")], calls), NOW)
     assert [text.strip() for text, _ in legend[1:]] == [
         "▄ working 30m",
-        "▃ waiting for model 30m",
+        "▃ waiting for the model 30m",
     ]
 
 

@@ -71,9 +71,8 @@ def test_a_prompt_written_behind_its_first_call_cuts_nothing_off() -> None:
     assert ends(recent_calls([started(100.0, "a"), Prompted(10.0)], 50)) == [("Bash", CallEnd.CUT_OFF)]
 
 
-def test_an_open_call_waits_is_cut_off_or_runs_as_its_session_does() -> None:
+def test_an_open_call_waits_is_cut_off_or_runs_as_its_session_does(house: SupervisorFixture) -> None:
     """It waits where its session asks about it, is cut off only where its agent is known to be gone, else it is open."""
-    house = SupervisorFixture()
     process = house.start("a")
     assert standing(house, "a", "Bash") is CallEnd.OPEN
     at = house.clock.now().wall
@@ -88,14 +87,13 @@ def test_an_open_call_waits_is_cut_off_or_runs_as_its_session_does() -> None:
 
 
 def standing(house: SupervisorFixture, name: str, tool: str) -> CallEnd:
-    session = house.roster.sessions[subject(name).id]
+    session = house.registry.sessions[subject(name).id]
     assert session.verdict is not None
     return open_call_end(session.activity, session.verdict, tool)
 
 
-def test_a_call_behind_which_the_budget_was_used_up_is_cut_off() -> None:
+def test_a_call_behind_which_the_budget_was_used_up_is_cut_off(house: SupervisorFixture) -> None:
     """Its client lives on and does nothing more in that turn."""
-    house = SupervisorFixture()
     house.start("a")
     now = house.clock.now().wall
     paid = [BudgetReported(now, 0.0, 0.3), TokensSpent(now, 1, 1, 1.0), BudgetReported(now, 0.2, 0.3)]

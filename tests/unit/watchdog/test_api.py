@@ -14,14 +14,14 @@ from msgspec.structs import replace
 
 import wakeful
 from support.fake_gh import StandInGh
+from support.no_session_files import NoSessionFiles
 from wakeful.core.errors import OperatorError
 from wakeful.core.ids import SessionId
 from wakeful.healing.plan import HealingRules
 from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.incidents.critical_event import CriticalEvent
-from wakeful.incidents.issue_breaker import BreakingIssueTracker
-from wakeful.incidents.issue_tracker import FilingResult, IssueReport, IssueTracker
-from wakeful.testing.memory_jobs import MemoryJobs, NoSessionFiles
+from wakeful.incidents.issue_tracker import BreakingIssueTracker, FilingResult, IssueReport, IssueTracker
+from wakeful.testing.memory_jobs import MemoryJobs
 from wakeful.testing.virtual_clock import VirtualClock, settle
 from wakeful.watchdog import api as session_watchdog
 from wakeful.watchdog.api import (
@@ -314,8 +314,8 @@ def test_a_forge_that_hangs_is_waited_for_once_and_told_once(clock: VirtualClock
     assert world.actions == ["revival_attempted"] * 31
     assert [each.session_id for each in hung.filed] == [SESSION]
     assert [each.splitlines()[0] for each in alerts] == [
-        "No issue could be filed: `gh` did not answer within 20 s and was ended",
-        "Resolved: no issue could be filed",
+        "Issue not filed: `gh` did not answer within 20 s and was ended",
+        "Resolved: issue not filed",
     ]
 
 
@@ -343,7 +343,7 @@ def test_what_a_forge_did_not_take_is_filed_later_by_any_watchdog(clock: Virtual
     run_with(clock, scene)
     assert [each.session_id for each in hung.filed] == [SESSION]
     assert [each.splitlines()[0].partition(":")[0] for each in alerts] == [
-        "No issue could be filed",
+        "Issue not filed",
         "Resolved",
     ]
 
@@ -393,7 +393,7 @@ def test_many_at_once_are_one_alert(clock: VirtualClock) -> None:
     run_with(clock, scene)
     assert world.actions == ["revival_attempted"] * 5
     (told,) = alerts
-    assert told.startswith("popoto: 5 sessions are in trouble at once, this one silent for more than 15 min")
+    assert told.startswith("popoto: 5 sessions have a problem at once, this one: silent for more than 15 min")
 
 
 def test_a_daemon_asks_about_what_a_program_holds(clock: VirtualClock) -> None:

@@ -22,13 +22,6 @@ from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 from wakeful.work.expiry import GRACE_SECONDS, RunExpiry
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
 
 class CountedStore(MemoryStore):
     """Counts the reads, and refuses them while set."""

@@ -1,8 +1,9 @@
 """Claims about work whose worker died: queued once more, never twice, never after a call that may have had effects."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
+
+import pytest
 
 from support.recording_outbox import RecordingOutbox
 from wakeful.alerts.model import Alert
@@ -76,97 +77,76 @@ class RevivalFixture:
         return [str(each.action_taken) for each in self.events]
 
 
-def play(story: Callable[[RevivalFixture], Awaitable[None]], **rules: Any) -> RevivalFixture:
-    scene = RevivalFixture(**rules)
-    asyncio.run(story(scene))  # type: ignore[arg-type]
-    return scene
+@pytest.fixture
+async def scene() -> RevivalFixture:
+    return RevivalFixture()
 
 
-def test_work_whose_worker_died_is_queued_once_more() -> None:
+async def test_work_whose_worker_died_is_queued_once_more(scene: RevivalFixture) -> None:
     """With the same prompt and what the next one must know; a second death is given up."""
-
-    async def story(scene: RevivalFixture) -> None:
-        await scene.see_to(await scene.die())
-        again = await scene.store.work(WorkId("w-one-again"))
-        assert again is not None
-        assert (again.state, again.prompt, again.session_id) == (WorkState.PENDING, "do it", "claude-a")
-        assert "an earlier attempt at this (w-one)" in again.context
-        await scene.see_to(await scene.die(WorkId("w-one-again")))
-        assert [each.id for each in await scene.store.works()] == ["w-one", "w-one-again"]
-
-    scene = play(story)
+    await scene.see_to(await scene.die())
+    again = await scene.store.work(WorkId("w-one-again"))
+    assert again is not None
+    assert (again.state, again.prompt, again.session_id) == (WorkState.PENDING, "do it", "claude-a")
+    assert "an earlier attempt at this (w-one)" in again.context
+    await scene.see_to(await scene.die(WorkId("w-one-again")))
+    assert [each.id for each in await scene.store.works()] == ["w-one", "w-one-again"]
     assert scene.actions == ["revival_attempted", "none"]
     assert [str(each.event) for each in scene.events] == ["session_unhealthy", "revival_failed"]
     revived, given_up = (each.text for each in scene.alerts)
     assert revived.startswith("shop: its worker `bob` was not heard of any more (lease_ended)")
-    assert "Wakeful did: queued it once more as w-one-again" in revived
+    assert "Action: queued it again as w-one-again" in revived
     assert "gave up" in given_up
 
 
-def test_several_daemons_queue_it_once() -> None:
+async def test_several_daemons_queue_it_once(scene: RevivalFixture) -> None:
     """The second daemon changes nothing and sends no alert."""
-
-    async def story(scene: RevivalFixture) -> None:
-        runs = await scene.die()
-        for _ in range(3):
-            await scene.see_to(runs)
-        assert len(await scene.store.works()) == 2
-
-    assert len(play(story).alerts) == 1
+    runs = await scene.die()
+    for _ in range(3):
+        await scene.see_to(runs)
+    assert len(await scene.store.works()) == 2
+    assert len(scene.alerts) == 1
 
 
-def test_a_daemon_killed_before_it_could_revive_is_made_up_for() -> None:
+async def test_a_daemon_killed_before_it_could_revive_is_made_up_for(scene: RevivalFixture) -> None:
     """The next start finds recently expired tasks, and none that was failed or is long over."""
-
-    async def story(scene: RevivalFixture) -> None:
-        await scene.die()
-        await scene.see_to([])
-        assert await scene.store.work(WorkId("w-one-again")) is not None
-        await scene.die(WorkId("w-old"))
-        await scene.clock.run_for(7200)
-        await scene.see_to([])
-        assert await scene.store.work(WorkId("w-old-again")) is None
-
-    assert play(story).actions == ["revival_attempted"]
+    await scene.die()
+    await scene.see_to([])
+    assert await scene.store.work(WorkId("w-one-again")) is not None
+    await scene.die(WorkId("w-old"))
+    await scene.clock.run_for(7200)
+    await scene.see_to([])
+    assert await scene.store.work(WorkId("w-old-again")) is None
+    assert scene.actions == ["revival_attempted"]
 
 
-def test_a_call_cut_off_elsewhere_holds_it() -> None:
+async def test_a_call_cut_off_elsewhere_holds_it(scene: RevivalFixture) -> None:
     """Nothing is repeated that may have happened; the call is named."""
-
-    async def story(scene: RevivalFixture) -> None:
-        scene.calls = ["Bash `git push` (remote)"]
-        await scene.see_to(await scene.die())
-        assert len(await scene.store.works()) == 1
-
-    scene = play(story)
+    scene.calls = ["Bash `git push` (remote)"]
+    await scene.see_to(await scene.die())
+    assert len(await scene.store.works()) == 1
     assert scene.actions == ["held_for_approval"]
     assert "git push" in scene.alerts[0].text
 
 
-def test_work_that_nobody_can_see_is_held() -> None:
+async def test_work_that_nobody_can_see_is_held(scene: RevivalFixture) -> None:
     """The effects of its worker before its death are unknown and may be remote."""
-
-    async def story(scene: RevivalFixture) -> None:
-        scene.calls = None
-        await scene.see_to(await scene.die())
-        assert await scene.store.works(WorkState.PENDING) == []
-
-    scene = play(story)
+    scene.calls = None
+    await scene.see_to(await scene.die())
+    assert await scene.store.works(WorkState.PENDING) == []
     assert scene.actions == ["held_for_approval"]
-    assert "no session of it is known" in scene.alerts[0].text
+    assert "its session is unknown" in scene.alerts[0].text
 
 
-def test_what_had_its_own_attempts_or_may_not_be_touched_is_only_told() -> None:
+async def test_what_had_its_own_attempts_or_may_not_be_touched_is_only_told() -> None:
     """A budget that was asked for is the whole budget; a pause and mode `observe` stop everything."""
-
-    async def spent(scene: RevivalFixture) -> None:
-        await scene.see_to(await scene.die(attempts_max=2))
+    cases: dict[str, tuple[dict[str, Any], int]] = {
+        "its 2 attempts are used up": ({}, 2),
+        "PAUSED by ada": ({"paused_by": "ada"}, 1),
+        "the mode is observe": ({"mode": "observe"}, 1),
+    }
+    for words, (rules, attempts_max) in cases.items():
+        scene = RevivalFixture(**rules)
+        await scene.see_to(await scene.die(attempts_max=attempts_max))
         assert len(await scene.store.works()) == 1
-
-    async def forbidden(scene: RevivalFixture) -> None:
-        await scene.see_to(await scene.die())
-        assert len(await scene.store.works()) == 1
-
-    assert "its 2 attempts are spent" in play(spent).alerts[0].text
-    assert "PAUSED by ada" in play(forbidden, paused_by="ada").alerts[0].text
-    assert "the mode is observe" in play(forbidden, mode="observe").alerts[0].text
+        assert words in scene.alerts[0].text

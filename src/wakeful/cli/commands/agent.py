@@ -18,7 +18,7 @@ from wakeful.agents.model import AgentRecord, AgentRuntime, AgentState, parse_ag
 from wakeful.alerts.mute_pause_model import pause_lines
 from wakeful.cli.app import CommandEntry, LazyGroup
 from wakeful.cli.options import Command, completion_of, json_option
-from wakeful.cli.output import print_json, print_line, print_note, wall_now
+from wakeful.cli.output import is_terminal, print_json, print_line, print_note, read_choice, wall_now
 from wakeful.client.client import DaemonAnswer, decode_body, own_daemon
 from wakeful.client.errors import DaemonNotRunning, RequestDeclined
 from wakeful.config.paths import StatePaths
@@ -62,27 +62,9 @@ def post_stop(name: str, *, yes: bool) -> DaemonAnswer:
     except RequestDeclined as refused:
         if refused.reason != "agent-busy" or not is_terminal():
             raise
-        if not _confirm(f"Agent '{name}' is in the middle of a turn. Stop it all the same? [y/N] "):
+        if not _confirm(f"Agent '{name}' is running a turn. Stop it anyway? [y/N] "):
             raise StopNotConfirmed(name=name) from refused
         return post_action(name, "stop", yes=True)
-
-
-def is_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
-
-
-def read_choice(question: str) -> str:
-    """The typed line in lower case; empty at the end of input."""
-    sys.stdout.write(question)
-    sys.stdout.flush()
-    typed = ""
-    try:
-        typed = sys.stdin.readline()
-    finally:
-        if not typed.endswith("\n"):
-            # Ctrl-C or Ctrl-D: the next shell prompt begins on a line of its own.
-            sys.stdout.write("\n")
-    return typed.strip().lower()
 
 
 def _confirm(question: str) -> bool:
@@ -157,13 +139,17 @@ def stale_menu_lines(record: AgentRecord, program: str) -> list[str]:
 
 _MODULE: Final = "wakeful.cli.commands.agent"
 COMMANDS: Final = {
-    "list": CommandEntry("See", f"{_MODULE}:list_agents", "Every agent and how it stands"),
-    "start": CommandEntry("Run", f"{_MODULE}:start", "Start one and see it ready"),
-    "stop": CommandEntry("Run", f"{_MODULE}:stop", "End one and remove its container"),
-    "restart-session": CommandEntry("Run", f"{_MODULE}:restart_session", "A new session for a stale one"),
-    "heartbeat": CommandEntry("Run", "wakeful.cli.commands.heartbeat:heartbeat", "HEARTBEAT.md and waking"),
+    "list": CommandEntry("See", f"{_MODULE}:list_agents", "List agents with their state"),
+    "start": CommandEntry("Run", f"{_MODULE}:start", "Start an agent and wait until it is ready"),
+    "stop": CommandEntry("Run", f"{_MODULE}:stop", "Stop an agent and remove its container"),
+    "restart-session": CommandEntry(
+        "Run", f"{_MODULE}:restart_session", "Start a new session in a stale agent"
+    ),
+    "heartbeat": CommandEntry(
+        "Run", "wakeful.cli.commands.heartbeat:heartbeat", "Wake agents as their HEARTBEAT.md allows"
+    ),
 }
-NO_AGENTS: Final = "No agent is declared. [agents.NAME] tables in wakeful.toml declare them."
+NO_AGENTS: Final = "No agent is declared. Add [agents.NAME] tables to wakeful.toml."
 
 
 def agent_argument(command: Command) -> Command:
@@ -175,13 +161,13 @@ def agent_argument(command: Command) -> Command:
 
 @click.command(cls=LazyGroup, entries=COMMANDS, epilog="Example: wakeful agent start claude")
 def agent() -> None:
-    """Agents of the hub: declared in wakeful.toml, living in containers or in tmux."""
+    """Manage the agents declared in wakeful.toml, in containers or tmux."""
 
 
 @click.command("list", epilog="Example: wakeful agent list --json")
 @json_option
 def list_agents(*, as_json: bool) -> int:
-    """Every agent and how it stands."""
+    """List agents with their state."""
     body = _fetch_or_read_list()
     if as_json:
         print_json(body)
@@ -192,7 +178,7 @@ def list_agents(*, as_json: bool) -> int:
     for line in list_lines(shown.agents, wall_now()) if shown.agents else [NO_AGENTS]:
         sys.stdout.write(f"{line}\n")
     for each in shown.found:
-        print_line(f"found: {each.name} ({each.words}): declared nowhere, so it is left alone")
+        print_line(f"found: {each.name} ({each.words}): not declared; no action taken")
     return 0
 
 
@@ -200,16 +186,16 @@ def list_agents(*, as_json: bool) -> int:
 @agent_argument
 @json_option
 def start(*, name: str, as_json: bool) -> int:
-    """Start an agent, and return once it is ready."""
+    """Start an agent and wait until it is ready."""
     return show_record(post_action(name, "start"), as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful agent stop claude --yes")
 @agent_argument
-@click.option("--yes", is_flag=True, help="Also in the middle of a turn.")
+@click.option("--yes", is_flag=True, help="Stop it even during a turn.")
 @json_option
 def stop(*, name: str, yes: bool, as_json: bool) -> int:
-    """End an agent and remove its container. Asks before it cuts a turn off."""
+    """Stop an agent and remove its container. Asks before it interrupts a turn."""
     return show_record(post_stop(name, yes=yes), as_json=as_json)
 
 
@@ -217,7 +203,7 @@ def stop(*, name: str, yes: bool, as_json: bool) -> int:
 @agent_argument
 @json_option
 def restart_session(*, name: str, as_json: bool) -> int:
-    """Start a new session in the container of a stale agent, and return once it is ready."""
+    """Start a new session in the container of a stale agent and wait until it is ready."""
     return show_record(post_action(name, "restart-session"), as_json=as_json)
 
 
@@ -241,5 +227,5 @@ def _fetch_or_read_list() -> bytes:
         from wakeful.daemon.agents import records_without_hub  # noqa: PLC0415 - only without a daemon
 
         records = records_without_hub(load_settings(None).config, StatePaths.from_environ(os.environ))
-        print_note("no daemon: looked once, nothing is watched")
+        print_note("no daemon: checked once, nothing is watched")
         return msgspec.json.encode(AgentList(tuple(records), (), stored.pause_in_store()))

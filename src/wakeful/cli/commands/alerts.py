@@ -22,13 +22,13 @@ from wakeful.core.errors import OperatorError
 
 _MODULE: Final = "wakeful.cli.commands.alerts"
 COMMANDS: Final = {
-    "test": CommandEntry("Set up", f"{_MODULE}:test", "Send one through every channel that is set up")
+    "test": CommandEntry("Set up", f"{_MODULE}:test", "Send a test alert through every channel")
 }
 TEXT: Final = "Wakeful can reach you\nThis is a test of this channel. Nothing is wrong."
 
 
 class NoChannel(OperatorError):
-    """No channel for alerts is set up. Set alerts.telegram_token and alerts.telegram_chat, or alerts.urls to any address that apprise knows, like ntfys://ntfy.sh/a-name-nobody-guesses; on a desktop install notify-send. docs/how-to/alerts.md shows each."""
+    """No alert channel is set up. Set alerts.telegram_token and alerts.telegram_chat, or set alerts.urls to an apprise address, like ntfys://ntfy.sh/a-secret-topic. On a desktop, install notify-send. See docs/how-to/alerts.md."""
 
     code = "no-alert-channel"
 
@@ -41,14 +41,14 @@ class ChannelTestResult(msgspec.Struct, frozen=True):
 
 @click.command(cls=LazyGroup, entries=COMMANDS, epilog="Example: wakeful alerts test")
 def alerts() -> None:
-    """Alerts: how you are reached when a session needs you or is in trouble."""
+    """Test the channels for alerts: a session needs you, finished, or has a problem."""
 
 
 @click.command(epilog="Example: wakeful alerts test")
-@click.option("--config", "config_file", metavar="FILE", help="Read this configuration and no other.")
+@click.option("--config", "config_file", metavar="FILE", help="Read only this configuration file.")
 @json_option
 def test(*, config_file: str | None, as_json: bool) -> int:
-    """Send one message through every channel. Exit 1 if one of them did not take it, 2 if there is none.
+    """Send a test message through every channel. Exit 1: a channel failed, 2: no channel is set up.
 
     For people: refused inside an agent's session.
     """

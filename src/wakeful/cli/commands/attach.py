@@ -21,13 +21,13 @@ from msgspec import Struct
 
 from wakeful.agents.model import AgentRecord, AgentRuntime, AgentState, BadAgentName, parse_agent_name
 from wakeful.cli.commands import agent as agent_asking
-from wakeful.cli.commands.agent import is_terminal, read_choice, show_record, stale_menu_lines
+from wakeful.cli.commands.agent import show_record, stale_menu_lines
 from wakeful.cli.commands.run import NeedsTerminal, TmuxMissing, exec_program, has_terminal
-from wakeful.cli.output import print_line
+from wakeful.cli.output import is_terminal, print_line, read_choice
 from wakeful.client.client import decode_body, own_daemon
 from wakeful.client.errors import RequestRefused
 from wakeful.control.briefs import attach_argv, container_attach
-from wakeful.core.errors import OperatorError, SessionNotFound, WakefulError
+from wakeful.core.errors import OperatorError, WakefulError
 from wakeful.core.managed_session import PaneAddress
 from wakeful.linux.child_environment import helper_environ
 from wakeful.views.records import AttachCommand
@@ -65,7 +65,7 @@ class NotAnAgent(OperatorError):
 
 
 class AgentOrSessionNotFound(OperatorError):
-    """No agent and no session {shown!r}.{meant} `wakeful agent list` and `wakeful ls --all` show every one."""
+    """No agent or session {shown!r}.{meant} List them with `wakeful agent list` and `wakeful ls --all`."""
 
     code = "nobody-there"
 
@@ -78,13 +78,13 @@ class NothingToAttach(OperatorError):
 
 
 class StaleAgentChoiceNeeded(OperatorError):
-    """Agent '{name}' is stale ({reason}), and this is not a terminal to ask in. Run one of:\n  wakeful attach {name} --restart\n  wakeful attach {name} --teardown"""
+    """Agent '{name}' is stale ({reason}). Choose an action and run one of:\n  wakeful attach {name} --restart\n  wakeful attach {name} --teardown"""
 
     code = "undecided"
 
 
 class RestartOrTeardown(OperatorError):
-    """Either --restart or --teardown."""
+    """Use either --restart or --teardown."""
 
     code = "one-of-two"
 
@@ -115,10 +115,8 @@ def attach_agent(text: str, wish: AttachOptions) -> int:
     return _show_stale_menu(record)
 
 
-def not_found_error(text: str, refused: RequestRefused) -> WakefulError:
-    """The error for a name of no agent, if it is of no session either: it names the nearest agent."""
-    if refused.reason != SessionNotFound.code:
-        return refused
+def not_found_error(text: str) -> WakefulError:
+    """The error for a name of no agent and of no session: it names the nearest agent."""
     close = get_close_matches(text, [each.name for each in agent_asking.fetch_records()], n=1)
     return AgentOrSessionNotFound(shown=text, meant=f" Did you mean {close[0]!r}?" if close else "")
 
@@ -160,7 +158,7 @@ def _restart(name: str) -> int:
 
 def _print_attach_command(record: AgentRecord) -> int:
     """For a script: it runs already; the line shows a person how to attach."""
-    print_line(f"in a terminal, go there with: {shlex.join(_argv(record))}")
+    print_line(f"attach to it in a terminal: {shlex.join(_argv(record))}")
     return 0
 
 
@@ -211,7 +209,7 @@ def _advice(record: AgentRecord) -> str:
     if record.state in (AgentState.STOPPED, AgentState.ERROR):
         return f"Start it with: wakeful agent start {record.name}"
     if record.state is AgentState.UNKNOWN:
-        return f"`wakeful agent stop {record.name}` removes what is left of it."
+        return f"`wakeful agent stop {record.name}` removes its remains."
     return "Try again in a moment."
 
 

@@ -16,21 +16,23 @@ from wakeful.daemon import autostart as work
 
 _MODULE: Final = "wakeful.cli.commands.autostart"
 COMMANDS: Final = {
-    "install": CommandEntry("Set up", f"{_MODULE}:install", "Have systemd start Wakeful and keep it running"),
-    "remove": CommandEntry("Set up", f"{_MODULE}:remove", "Stop it and take the unit away; agents go on"),
+    "install": CommandEntry("Set up", f"{_MODULE}:install", "Let systemd start Wakeful and keep it running"),
+    "remove": CommandEntry(
+        "Set up", f"{_MODULE}:remove", "Stop Wakeful and remove the unit; agents keep running"
+    ),
 }
 
 
 @click.command(cls=LazyGroup, entries=COMMANDS, epilog="Example: wakeful autostart install --dry-run")
 def autostart() -> None:
-    """Wakeful as a service of yours: started with your first login, restarted when it hangs."""
+    """Run Wakeful as a systemd user service: it starts at your first login and restarts if it hangs."""
 
 
 @click.command(epilog="Example: wakeful autostart install --dry-run")
-@click.option("--observe", is_flag=True, help="Only watch: act on nothing, without any right that needs.")
-@click.option("--dry-run", is_flag=True, help="Show the unit's difference and change nothing.")
+@click.option("--observe", is_flag=True, help="Read-only mode with minimal privileges.")
+@click.option("--dry-run", is_flag=True, help="Show the changes to the unit without making them.")
 def install(*, observe: bool, dry_run: bool) -> int:
-    """Write a systemd user unit, enable it and start it. Restarting it never ends an agent.
+    """Write, enable and start a systemd user unit. Restarting it does not stop agents.
 
     For people: refused inside an agent's session.
     """
@@ -45,17 +47,17 @@ def install(*, observe: bool, dry_run: bool) -> int:
     print_line(f"installed {plan.path}")
     if other is not None:
         print_note(
-            f"Wakeful runs already (pid {other}): `wakeful down && systemctl --user start wakeful` hands it over"
+            f"Wakeful runs already (pid {other}): `wakeful down && systemctl --user start wakeful` replaces it with the service"
         )
     if not work.is_linger_enabled(os.environ):
-        print_note("it ends with your last logout, unless you run `loginctl enable-linger`")
+        print_note("it stops at your last logout; to keep it running: `loginctl enable-linger`")
     return 0
 
 
 @click.command(epilog="Example: wakeful autostart remove")
-@click.option("--dry-run", is_flag=True, help="Show what would go and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed without removing it.")
 def remove(*, dry_run: bool) -> int:
-    """Stop the service and take its unit away. Agents go on: nothing they need lives in it.
+    """Stop the service and remove its unit. Agents keep running.
 
     For people: refused inside an agent's session.
     """
@@ -63,7 +65,7 @@ def remove(*, dry_run: bool) -> int:
         require_person()
     plan = work.plan_remove(os.environ)
     if plan.is_done:
-        print_line(f"nothing to do: there is no {plan.path}")
+        print_line(f"nothing to do: {plan.path} does not exist")
         return 0
     if dry_run:
         return _print_plan(plan)
@@ -80,7 +82,7 @@ def _print_plan(plan: work.UnitPlan) -> int:
 
 def _difference(plan: work.UnitPlan) -> Iterator[str]:
     if plan.is_done:
-        yield f"nothing to do: {plan.path} is as it should be"
+        yield f"nothing to do: {plan.path} is up to date"
         return
     before, after = ((side or "").splitlines() for side in (plan.before, plan.after))
     old, new = (os.devnull if side is None else str(plan.path) for side in (plan.before, plan.after))

@@ -15,30 +15,30 @@ from wakeful.core.text import plain
 
 _MODULE: Final = "wakeful.cli.commands.backlog"
 COMMANDS: Final = {
-    "add": CommandEntry("Change", f"{_MODULE}:add", "A new item"),
-    "update": CommandEntry("Change", f"{_MODULE}:update", "Other fields of an item"),
-    "list": CommandEntry("See", f"{_MODULE}:list_items", "Every item, in the order in which they were added"),
+    "add": CommandEntry("Change", f"{_MODULE}:add", "Add an item"),
+    "update": CommandEntry("Change", f"{_MODULE}:update", "Change fields of an item"),
+    "list": CommandEntry("See", f"{_MODULE}:list_items", "List items in the order they were added"),
     "sync": CommandEntry(
-        "Change", f"{_MODULE}:sync", "Bring gaia.db and the archive together; --master writes a page"
+        "Change", f"{_MODULE}:sync", "Merge gaia.db and the archive; --master also writes a page"
     ),
 }
 
 
 class BadField(OperatorError):
-    """{shown!r} is no field: write name=value."""
+    """{shown!r} is not a field: write name=value."""
 
     code = "bad-field"
 
 
 class NothingToChange(OperatorError):
-    """Say what is to be changed: --status, --title, --priority, --est-hours or --set name=value."""
+    """Nothing to change: give --status, --title, --priority, --est-hours or --set name=value."""
 
     code = "nothing-to-change"
 
 
 @click.command(cls=LazyGroup, entries=COMMANDS, epilog="Example: wakeful backlog update T-12 --status done")
 def backlog() -> None:
-    """What is to be done here. gaia.db is the truth; every change is also a line of doc/todo-archive.ndjson."""
+    """Manage the open items of this project. gaia.db is authoritative; every change is also written to doc/todo-archive.ndjson."""
 
 
 def root_option(command: Command) -> Command:
@@ -47,12 +47,12 @@ def root_option(command: Command) -> Command:
         type=click.Path(path_type=Path),
         default=Path(),
         metavar="DIR",
-        help="The folder whose backlog it is. Default: here.",
+        help="Folder of the backlog. Default: the current one.",
     )(command)
 
 
 def set_option(command: Command) -> Command:
-    return click.option("--set", "others", multiple=True, metavar="NAME=VALUE", help="Any other field.")(
+    return click.option("--set", "others", multiple=True, metavar="NAME=VALUE", help="Set any other field.")(
         command
     )
 
@@ -67,7 +67,7 @@ def priority_of(text: str) -> str | int:
 @click.argument("title")
 @click.option("--status", default="todo", show_default=True)
 @click.option("--priority", type=priority_of, required=True, metavar="P", help="A word or a number.")
-@click.option("--est-hours", type=Number(0), required=True, metavar="H", help="How long it will take.")
+@click.option("--est-hours", type=Number(0), required=True, metavar="H", help="Estimated hours.")
 @click.option("--added-at", metavar="T", help="In ISO 8601. Default: now.")
 @set_option
 @root_option
@@ -75,7 +75,7 @@ def priority_of(text: str) -> str | int:
 def add(
     *, item_id: str, added_at: str | None, others: tuple[str, ...], root: Path, as_json: bool, **known: Any
 ) -> int:
-    """Keep a new item."""
+    """Add an item."""
     from wakeful.journal.backlog import Backlog  # noqa: PLC0415 - `--help` needs none of it
 
     given = {"id": item_id, **known, **_fields(others), **({"added_at": added_at} if added_at else {})}
@@ -102,7 +102,7 @@ def update(*, item_id: str, others: tuple[str, ...], root: Path, as_json: bool, 
 
 
 @click.command("list", epilog="Example: wakeful backlog list --status todo --json")
-@click.option("--status", help="Only those with this status.")
+@click.option("--status", help="Only items with this status.")
 @root_option
 @json_option
 def list_items(*, status: str | None, root: Path, as_json: bool) -> int:
@@ -110,7 +110,7 @@ def list_items(*, status: str | None, root: Path, as_json: bool) -> int:
     from wakeful.journal.backlog import Backlog  # noqa: PLC0415 - `--help` needs none of it
 
     items = Backlog(root).items(status)
-    lines = [_line(item) for item in items] or ["Nothing in the backlog."]
+    lines = [_line(item) for item in items] or ["The backlog is empty."]
     print_record({"items": items}, lines, as_json=as_json)
     return 0
 
@@ -121,13 +121,13 @@ def list_items(*, status: str | None, root: Path, as_json: bool) -> int:
     type=click.Choice(["db", "archive"]),
     default="db",
     show_default=True,
-    help="Who is right where both have an item and differ.",
+    help="Which one wins where an item differs.",
 )
-@click.option("--master", is_flag=True, help="Write MASTER_BACKLOG.md, too.")
+@click.option("--master", is_flag=True, help="Also write MASTER_BACKLOG.md.")
 @root_option
 @json_option
 def sync(*, prefer: str, master: bool, root: Path, as_json: bool) -> int:
-    """Take over what only the archive has, add to it what only gaia.db has, and tell where they differ."""
+    """Merge gaia.db and the archive, and list the items that differ."""
     from wakeful.journal.backlog import Backlog  # noqa: PLC0415 - `--help` needs none of it
 
     synced = Backlog(root).sync(prefer_archive=prefer == "archive", write_master=master)
@@ -138,7 +138,7 @@ def sync(*, prefer: str, master: bool, root: Path, as_json: bool) -> int:
         f"{synced.items} items; {len(synced.imported)} imported, {len(synced.archived)} added to the archive"
     )
     for name in synced.differing:
-        print_line(f"  {plain(name, 80)} differed: {prefer} was kept")
+        print_line(f"  {plain(name, 80)} differed: kept {prefer}")
     for problem in synced.left_out:
         print_line(f"  left out: {plain(problem, 200)}")
     if synced.master_path is not None:

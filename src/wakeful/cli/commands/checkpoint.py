@@ -35,9 +35,9 @@ from wakeful.core.text import plain
 from wakeful.views.records import DecisionRecord, LessonList, LessonRecord
 
 NO_OPEN_CHECKPOINTS: Final = (
-    "Nothing waits for a decision. `wakeful checkpoint list --all` lists what was decided."
+    "No checkpoint needs your decision. Decided ones: `wakeful checkpoint list --all`"
 )
-NO_CHECKPOINTS: Final = "There never was a checkpoint."
+NO_CHECKPOINTS: Final = "There are no checkpoints."
 
 
 def list_lines(body: bytes, now: float, *, everything: bool) -> list[str]:
@@ -50,7 +50,7 @@ def list_lines(body: bytes, now: float, *, everything: bool) -> list[str]:
     if open_ones:
         numbers = " ".join(open_ones)
         lines += ["", f"wakeful checkpoint show {numbers}", f"wakeful checkpoint continue|abort {numbers}"]
-        lines.append(f"wakeful checkpoint continue {numbers} --done   (you looked, and it has happened)")
+        lines.append(f"wakeful checkpoint continue {numbers} --done   (you checked, and it has happened)")
     return lines
 
 
@@ -76,7 +76,7 @@ def decision_line(decision: DecisionRecord) -> str:
 
 def lesson_lines(body: bytes) -> list[str]:
     found = decode_body(body, LessonList).lessons
-    return [lesson_line(each) for each in found] or ["nothing was taught"]
+    return [lesson_line(each) for each in found] or ["no local commands were taught"]
 
 
 def lesson_line(lesson: LessonRecord) -> str:
@@ -105,33 +105,33 @@ def _section(heading: str, lines: Sequence[str]) -> Iterator[str]:
 
 _MODULE: Final = "wakeful.cli.commands.checkpoint"
 COMMANDS: Final = {
-    "list": CommandEntry("Read", f"{_MODULE}:list_checkpoints", "What waits for a decision"),
-    "show": CommandEntry("Read", f"{_MODULE}:show", "What happened, what may have, what can be chosen"),
-    "continue": CommandEntry("Decide", f"{_MODULE}:go_on", "Let it go on"),
+    "list": CommandEntry("Read", f"{_MODULE}:list_checkpoints", "List checkpoints that need your decision"),
+    "show": CommandEntry("Read", f"{_MODULE}:show", "Show what happened, what may have, and your choices"),
+    "continue": CommandEntry("Decide", f"{_MODULE}:go_on", "Continue"),
     "rollback": CommandEntry(
-        "Decide", f"{_MODULE}:rollback", "Undo it, where somebody said how; a dry run first"
+        "Decide", f"{_MODULE}:rollback", "Undo the steps that declare how; shows them first"
     ),
-    "abort": CommandEntry("Decide", f"{_MODULE}:abort", "Leave it as it is and give the work up"),
-    "teach": CommandEntry("Decide", f"{_MODULE}:teach", "Say which commands are always local in a project"),
+    "abort": CommandEntry("Decide", f"{_MODULE}:abort", "Give up the task and leave everything as it is"),
+    "teach": CommandEntry("Decide", f"{_MODULE}:teach", "Mark commands as local in a project"),
 }
 
 
 class NotConfirmed(OperatorError):
-    """Nothing was rolled back: there is nobody here to say yes. Read the steps above, then add --yes."""
+    """Nothing was rolled back. Read the steps above, then add --yes."""
 
     code = "not-confirmed"
     exit_code = 1
 
 
 class LessonWithoutProject(OperatorError):
-    """Say which project: --project P."""
+    """Name the project: --project P."""
 
     code = "lesson-without-project"
 
 
 @click.command(cls=LazyGroup, entries=COMMANDS, epilog="Example: wakeful checkpoint list")
 def checkpoint() -> None:
-    """Decide what goes on after a crash. Nothing that may have happened elsewhere is repeated before you say so."""
+    """Decide what continues after a crash. Wakeful repeats no call with effects elsewhere without your approval."""
 
 
 def numbers_argument(command: Command) -> Command:
@@ -141,16 +141,16 @@ def numbers_argument(command: Command) -> Command:
 
 
 def even_remote_option(command: Command) -> Command:
-    return click.option(
-        "--even-remote", is_flag=True, help="Also where a rule knows the command to be remote."
-    )(command)
+    return click.option("--even-remote", is_flag=True, help="Even if a rule knows the command to be remote.")(
+        command
+    )
 
 
 @click.command("list", epilog="Example: wakeful checkpoint list --all --json")
-@click.option("--all", "everything", is_flag=True, help="Also what was decided.")
+@click.option("--all", "everything", is_flag=True, help="Also list decided checkpoints.")
 @json_option
 def list_checkpoints(*, everything: bool, as_json: bool) -> int:
-    """List what waits for a decision."""
+    """List checkpoints that need your decision."""
     try:
         answer = own_daemon().get("/api/checkpoints?all=" + ("true" if everything else "false"))
     except DaemonNotRunning:
@@ -166,7 +166,7 @@ def list_checkpoints(*, everything: bool, as_json: bool) -> int:
 @numbers_argument
 @json_option
 def show(*, numbers: tuple[int, ...], as_json: bool) -> int:
-    """Show checkpoints whole, several one after the other."""
+    """Show one or more checkpoints in full."""
     try:
         answers = [own_daemon().get(f"/api/checkpoints/{number}") for number in numbers]
     except DaemonNotRunning:
@@ -184,33 +184,31 @@ def show(*, numbers: tuple[int, ...], as_json: bool) -> int:
 
 @click.command("continue", epilog="Example: wakeful checkpoint continue 3 --always-local 'make deploy-local'")
 @numbers_argument
-@click.option(
-    "--done", is_flag=True, help="I looked, and it has happened: go on after it, without repeating it."
-)
+@click.option("--done", is_flag=True, help="I checked: the interrupted call has happened. Continue after it.")
 @click.option(
     "--always-local",
     "prefix",
     type=text,
     metavar="PREFIX",
-    help="And never ask again, in this project, about commands that begin like this.",
+    help="Also mark commands that begin with PREFIX as local in this project.",
 )
 @even_remote_option
 @json_option
 def go_on(
     *, numbers: tuple[int, ...], done: bool, prefix: str | None, even_remote: bool, as_json: bool
 ) -> int:
-    """Let it go on. What was cut off may be done again, by whoever goes on; with --done it is not."""
+    """Continue after a crash. The interrupted call may be repeated; with --done it is not."""
     order = {"by": operator_name(), "done": done, "always_local": prefix, "even_remote": even_remote}
     return _decide(numbers, "continue", order, as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful checkpoint rollback 3 --dry-run")
 @click.argument("number", metavar="N", type=WholeNumber(1, NUMBER_MAX))
-@click.option("--dry-run", is_flag=True, help="Only say what would be run.")
-@click.option("--yes", is_flag=True, help="I read what would be run.")
+@click.option("--dry-run", is_flag=True, help="Show what would run without running it.")
+@click.option("--yes", is_flag=True, help="Run the steps without asking.")
 @json_option
 def rollback(*, number: int, dry_run: bool, yes: bool, as_json: bool) -> int:
-    """Undo what was done, where somebody said how. Shows the steps first and asks."""
+    """Undo the steps that declare how to. Shows what would run and asks first."""
     rehearsal = _post_decision(number, "rollback", {"by": operator_name(), "dry_run": True})
     if dry_run and as_json:
         print_json(rehearsal.body)
@@ -218,7 +216,7 @@ def rollback(*, number: int, dry_run: bool, yes: bool, as_json: bool) -> int:
     decision = decode_body(rehearsal.body, DecisionRecord)
     tell = print_note if as_json else print_line
     tell(f"rolling checkpoint {decision.checkpoint.number} back: {decision.words}")
-    for step in decision.steps or ("nothing is run",):
+    for step in decision.steps or ("nothing to run",):
         tell(f"    {step}")
     if dry_run:
         return 0
@@ -231,20 +229,18 @@ def rollback(*, number: int, dry_run: bool, yes: bool, as_json: bool) -> int:
 @numbers_argument
 @json_option
 def abort(*, numbers: tuple[int, ...], as_json: bool) -> int:
-    """Leave everything as it is and give the work up."""
+    """Give up the task and leave everything as it is."""
     return _decide(numbers, "abort", {"by": operator_name()}, as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful checkpoint teach --project shop './sync-fixtures.sh'")
 @click.argument("prefix", required=False, type=text)
-@click.option("--project", type=text, metavar="P", help="Where it is so; other projects are asked about.")
+@click.option("--project", type=text, metavar="P", help="The project in which the commands are local.")
 @even_remote_option
-@click.option(
-    "--forget", is_flag=True, help="Judge such commands by the rules again. Exit 1: nobody taught it."
-)
+@click.option("--forget", is_flag=True, help="Remove the mark. Exit 1: there was none.")
 @json_option
 def teach(*, prefix: str | None, project: str | None, even_remote: bool, forget: bool, as_json: bool) -> int:
-    """Say that commands that begin with PREFIX are always local in a project. Without PREFIX: list what was taught."""
+    """Mark commands that begin with PREFIX as local in a project. Without PREFIX: list the marks."""
     if prefix is None:
         return print_list(own_daemon().get("/api/lessons"), lesson_lines, as_json=as_json)
     if project is None:
@@ -252,7 +248,7 @@ def teach(*, prefix: str | None, project: str | None, even_remote: bool, forget:
     lesson = {"project": project, "prefix": prefix}
     if forget:
         answer = post("/api/lessons/forget", lesson)
-        done = "is judged by the rules again" if answer.exit_code == 0 else "was not taught"
+        done = "is no longer marked as local" if answer.exit_code == 0 else "was not marked"
         return print_answer(answer, lambda _body: [f"{project}: `{prefix}` {done}"], as_json=as_json)
     answer = post("/api/lessons", {**lesson, "even_remote": even_remote, "by": operator_name()})
     return print_answer(answer, lambda body: [lesson_line(decode_body(body, LessonRecord))], as_json=as_json)
@@ -272,7 +268,7 @@ def _stored_answers(numbers: Sequence[int]) -> list[DaemonAnswer]:
 def _stored_checkpoints(*, everything: bool) -> list[Checkpoint]:
     from wakeful.journal.checkpoint_store import StoredJournalCheckpoints  # noqa: PLC0415 - only without a daemon
 
-    print_note("no daemon: looked once; deciding needs one, `wakeful up --detach` starts it")
+    print_note("no daemon: checked once; to decide, start it: `wakeful up --detach`")
     return StoredJournalCheckpoints().list_checkpoints(everything=everything)
 
 

@@ -30,83 +30,83 @@ from wakeful.core.text import plain
 
 _MODULE: Final = "wakeful.cli.commands.config"
 COMMANDS: Final = {
-    "init": CommandEntry("Set up", f"{_MODULE}:init", "Write a commented file with every default"),
-    "show": CommandEntry("Set up", f"{_MODULE}:show", "Every value, and where it came from"),
-    "check": CommandEntry("Set up", f"{_MODULE}:check", "Say whether the configuration is valid"),
+    "init": CommandEntry("Set up", f"{_MODULE}:init", "Write a commented file with all defaults"),
+    "show": CommandEntry("Set up", f"{_MODULE}:show", "Show every value and its origin"),
+    "check": CommandEntry("Set up", f"{_MODULE}:check", "Check whether the configuration is valid"),
     "trust": CommandEntry(
-        "Set up", f"{_MODULE}:trust", "Let ./wakeful.toml or a HEARTBEAT.md count, as it is now"
+        "Set up", f"{_MODULE}:trust", "Trust ./wakeful.toml or a HEARTBEAT.md as it is now"
     ),
     "import": CommandEntry(
         "Set up",
         "wakeful.cli.commands.gateway:import_file",
-        "Convert a gateway.json of another system",
+        "Convert a gateway.json",
     ),
 }
 MEANINGS: Final = {
-    "daemon.host": "Where the TCP door listens: loopback only.",
-    "daemon.port": "0 picks a free port. A busy one leaves the Unix socket alone open; `--port` insists.",
-    "daemon.tcp": "false: the Unix socket only.",
-    "daemon.mode": "observe acts on nothing, mine heals managed sessions, all heals every one.",
-    "daemon.pass_environment": "Agents and hooks get these variables of the daemon, too.",
-    "detect.silence_seconds": "A turn without any sign of progress for this long is silent.",
-    "detect.settle_seconds": "Text whose log does not say whether more follows ends a turn after this.",
-    "detect.tool_seconds": "A tool that declares no time limit of its own may run this long.",
-    "detect.subagent_seconds": "A subagent may run this long; one whose own log is seen, while that grows.",
-    "detect.tool_grace_seconds": "And this much longer, before it counts as stuck.",
-    "detect.compaction_seconds": "Summarising a conversation may take this long.",
-    "detect.wake_grace_seconds": "After the host woke up, nobody is silent for this long.",
-    "detect.errors_in_a_row_max": "More failed calls in a row are an error cascade.",
-    "detect.cycles_max": "More rounds of two to five calls with the same results, or of the same words, are a loop.",
-    "detect.compactions_max": "More summaries of a conversation with nothing done between them are a loop.",
-    "detect.alike_results_max": "More different reading calls of one tool in a row with one result are a loop.",
-    "detect.plan_writes_max": "More writes of the plan in a row, with no item created or done, are a loop.",
-    "detect.spawns_open_max": "More agents of one turn at work at once are a runaway.",
-    "detect.spawns_max": "More agents sent out by one turn within 10 min are a runaway.",
-    "detect.spawn_repeats_max": "More agents sent out by one turn with one prompt are a runaway.",
-    "detect.duplicates_max": "One call with one result more often, only reading in between, is a loop.",
-    "detect.poll_seconds": "Polling without any change for this long is a loop.",
-    "detect.runaway_seconds": "A turn at work for longer runs away; a person's waits do not count.",
-    "detect.runaway_calls_max": "So do more calls in one turn,",
-    "detect.runaway_tokens_max": "and more tokens.",
-    "detect.runaway_cost_usd": "and more dollars, where the next two say what a million tokens cost.",
-    "detect.input_usd_per_million": "0: nobody said.",
-    "detect.output_usd_per_million": "0: nobody said.",
-    "detect.failures_alike_max": "More prompts in a row failing the same way are a poisoned conversation.",
-    "detect.never_started_seconds": "Busy for this long with nothing written down never started.",
-    "detect.repeats_max": "More repetitions of one call with one result are a loop.",
-    "detect.drift_records_min": "So many unknown records and no known one: the log's format changed.",
-    "detect.fold_after_seconds": "Lists fold sessions without a process and without a record for this long.",
-    "eyes.claude_dirs": "Beside $CLAUDE_CONFIG_DIR, or ~/.claude: folders that hold `projects`.",
-    "eyes.codex_dirs": "Beside $CODEX_HOME, or ~/.codex: folders that hold `sessions`.",
-    "eyes.tool_use_dirs": "Folders whose folders hold a tool_use.jsonl each.",
-    "eyes.event_dirs": "Folders of neutral event logs, beside events/ of the state folder.",
-    "eyes.tmux_sockets": "Beside every tmux socket of this user that is found by itself.",
-    "store.url": "Empty: wakeful.db of the state folder. Several daemons of one machine may share a file.",
-    "heal.runaway": "revive also revives a turn that runs away while it makes progress.",
-    "heal.confirm_seconds": "Trouble must last this long before anything is done about it.",
-    "heal.steer_seconds": "A word to the agent gets this long to help before more is done.",
-    "heal.pace_seconds": "One session is brought back in this time,",
-    "heal.pace_burst": "after so many at once.",
-    "alerts.telegram_token": "The bot that sends alerts; better as WAKEFUL_ALERTS__TELEGRAM_TOKEN.",
-    "alerts.telegram_chat": "The chat it writes to.",
-    "alerts.telegram_api": "Where the Bot API is served.",
-    "alerts.urls": "Any address that apprise knows, such as ntfy://, mailto:// or slack://.",
-    "alerts.desktop": "Also on the desktop, where there is one.",
-    "alerts.needs_you": "Tell when a session waits for a person.",
-    "alerts.finished": "Tell when a turn is finished.",
-    "alerts.trouble": "Tell when something is wrong, and when it is over.",
-    "alerts.needs_you_seconds": "A question that is answered sooner is not told.",
-    "alerts.cooldown_seconds": "The same trouble of the same session is not told again for this long.",
-    "alerts.ping_url": "Called every minute while judging works: a service there notices a dead host.",
-    "github.repo": "Where `gh` files trouble. Empty: nowhere.",
-    "github.repos": "The same for single projects.",
-    "github.public": "Allow a public repository: what a session did is then read by everybody.",
-    "events.critical_path": "Empty: logs/critical_events.jsonl of the state folder.",
-    "redis.url": "Sessions and jobs as popoto keeps them. Empty: not watched.",
-    "redis.logs": "Its folders hold a tool_use.jsonl for each session. Empty: logs/sessions of the state folder.",
-    "redis.interval_seconds": "How often they are checked.",
-    "recovery.roots": "Folders with a journal that is recovered when its program is gone, beside registered ones.",
-    "projects.active": "Projects that somebody serves; a message for another one is told. Empty: not checked.",
+    "daemon.host": "Address of the TCP listener: loopback only.",
+    "daemon.port": "0 picks a free port. If the port is busy, only the Unix socket is open; with `--port` the start fails.",
+    "daemon.tcp": "false: only the Unix socket.",
+    "daemon.mode": "observe takes no action, mine acts on managed sessions, all acts on every session.",
+    "daemon.pass_environment": "More variables of the daemon that agents and hooks get.",
+    "detect.silence_seconds": "Finding `silent`: a turn makes no progress for this long.",
+    "detect.settle_seconds": "After text without an end marker in the log, the turn counts as finished after this.",
+    "detect.tool_seconds": "Time limit for a tool that declares none.",
+    "detect.subagent_seconds": "Time limit for a subagent. If its log is visible, the limit counts from the last entry.",
+    "detect.tool_grace_seconds": "Extra time after a tool's limit before it counts as stuck.",
+    "detect.compaction_seconds": "Time limit for summarising a conversation.",
+    "detect.wake_grace_seconds": "After the host wakes from suspend, no session counts as silent for this long.",
+    "detect.errors_in_a_row_max": "Error cascade: more failed calls in a row.",
+    "detect.cycles_max": "Loop: more rounds of two to five calls with the same results, or of the same text.",
+    "detect.compactions_max": "Loop: more summaries of a conversation with no work between them.",
+    "detect.alike_results_max": "Loop: more different reading calls of one tool in a row with one result.",
+    "detect.plan_writes_max": "Loop: more writes of the plan in a row, with no item created or done.",
+    "detect.spawns_open_max": "Runaway: more agents of one turn running at once.",
+    "detect.spawns_max": "Runaway: more agents started by one turn within 10 min.",
+    "detect.spawn_repeats_max": "Runaway: more agents started by one turn with one prompt.",
+    "detect.duplicates_max": "Loop: one call with one result more often, with only reading in between.",
+    "detect.poll_seconds": "Loop: polling without any change for this long.",
+    "detect.runaway_seconds": "Runaway: a turn runs longer. Waiting for you does not count.",
+    "detect.runaway_calls_max": "Runaway: more calls in one turn.",
+    "detect.runaway_tokens_max": "Runaway: more tokens in one turn.",
+    "detect.runaway_cost_usd": "Runaway: a turn costs more dollars. Needs the two prices below.",
+    "detect.input_usd_per_million": "Price of a million input tokens in dollars. 0: unknown.",
+    "detect.output_usd_per_million": "Price of a million output tokens in dollars. 0: unknown.",
+    "detect.failures_alike_max": "Poisoned conversation: more prompts in a row fail the same way.",
+    "detect.never_started_seconds": "Never started: busy for this long with nothing in the log.",
+    "detect.repeats_max": "Loop: more repetitions of one call with one result.",
+    "detect.drift_records_min": "Log format changed: this many unknown records and no known one.",
+    "detect.fold_after_seconds": "Lists fold sessions that have no process and no record for this long.",
+    "eyes.claude_dirs": "More folders with a `projects` folder, besides $CLAUDE_CONFIG_DIR or ~/.claude.",
+    "eyes.codex_dirs": "More folders with a `sessions` folder, besides $CODEX_HOME or ~/.codex.",
+    "eyes.tool_use_dirs": "Folders whose subfolders each hold a tool_use.jsonl.",
+    "eyes.event_dirs": "Folders with neutral event logs, besides events/ in the state folder.",
+    "eyes.tmux_sockets": "More tmux sockets, besides those of this user that are found automatically.",
+    "store.url": "Empty: wakeful.db in the state folder. Daemons on one machine can share a file.",
+    "heal.runaway": "revive: also resume a runaway turn that makes progress.",
+    "heal.confirm_seconds": "A problem must last this long before Wakeful acts.",
+    "heal.steer_seconds": "Time for a corrective prompt to help before the next step.",
+    "heal.pace_seconds": "Rate limit: one resume in this time,",
+    "heal.pace_burst": "after this many at once.",
+    "alerts.telegram_token": "Token of the bot that sends alerts; better as WAKEFUL_ALERTS__TELEGRAM_TOKEN.",
+    "alerts.telegram_chat": "Id of the chat for alerts.",
+    "alerts.telegram_api": "Address of the Bot API.",
+    "alerts.urls": "Apprise addresses, such as ntfy://, mailto:// or slack://.",
+    "alerts.desktop": "Also show desktop notifications.",
+    "alerts.needs_you": "Alert when a session needs you.",
+    "alerts.finished": "Alert when a turn is finished.",
+    "alerts.trouble": "Alert on a problem, and when it is resolved.",
+    "alerts.needs_you_seconds": "No alert for a question that is answered sooner.",
+    "alerts.cooldown_seconds": "No repeated alert about the same problem of a session for this long.",
+    "alerts.ping_url": "Requested every minute while judging works, so that a monitoring service notices a dead host.",
+    "github.repo": "Repository where `gh` files problems. Empty: none.",
+    "github.repos": "Repositories for single projects.",
+    "github.public": "Allow a public repository. Everyone can then read what a session did.",
+    "events.critical_path": "Empty: logs/critical_events.jsonl in the state folder.",
+    "redis.url": "Redis address of sessions and jobs stored by popoto. Empty: not watched.",
+    "redis.logs": "Folder with a subfolder and tool_use.jsonl for each session. Empty: logs/sessions in the state folder.",
+    "redis.interval_seconds": "Interval of the checks.",
+    "recovery.roots": "More folders with a journal to recover when its program is gone, besides registered ones.",
+    "projects.active": "Known projects; a message for another project raises an alert. Empty: not checked.",
     **HEARTBEAT_MEANINGS,
     **GATEWAY_MEANINGS,
 }
@@ -119,26 +119,26 @@ class ConfigExists(OperatorError):
 
 
 class NothingToTrust(OperatorError):
-    """There is no wakeful.toml in this folder."""
+    """No wakeful.toml in this folder."""
 
     code = "nothing-to-trust"
 
 
 class TrustNotNeeded(OperatorError):
-    """{shown}: a file there needs no trust, or is never read. Trust is for ./wakeful.toml and for DIR/.wakeful/agents/NAME/HEARTBEAT.md."""
+    """{shown} needs no trust or is never read. Only ./wakeful.toml and DIR/.wakeful/agents/NAME/HEARTBEAT.md can be trusted."""
 
     code = "trust-not-needed"
 
 
 @click.command(cls=LazyGroup, entries=COMMANDS, epilog="Example: wakeful config show")
 def config() -> None:
-    """The configuration: a TOML file, with every key also as WAKEFUL_SECTION__KEY."""
+    """Create, show and check the configuration: a TOML file. Each key can also be set as WAKEFUL_SECTION__KEY."""
 
 
 @click.command(epilog="Example: wakeful config init")
-@click.option("--config", "config_file", metavar="FILE", help="Write it here.")
+@click.option("--config", "config_file", metavar="FILE", help="Path of the new file.")
 def init(*, config_file: str | None) -> int:
-    """Write a file with every key at its default, commented out. Never overwrites one."""
+    """Write a file with all keys at their defaults, commented out. Never overwrites a file."""
     path = config_path(os.environ, config_file)
     if path is None:
         # Without a HOME there is no place to write to; `from_environ` says what to set.
@@ -160,7 +160,7 @@ def init(*, config_file: str | None) -> int:
 
 def default_lines() -> Iterator[str]:
     """The default file. A key takes effect when its `# ` is removed."""
-    yield "# Wakeful. Every key is shown with its default; remove the leading # to change it."
+    yield "# Configuration of Wakeful. Each key shows its default; remove the leading # to change it."
     section = ""
     for name, key in KEYS.items():
         if key.section != section:
@@ -174,7 +174,7 @@ def default_lines() -> Iterator[str]:
 
 def _agent_lines() -> Iterator[str]:
     """An example, because agents have no default."""
-    yield "\n# Agents of the hub, a table each. Take the leading #| away to have one called `claude`."
+    yield "\n# Agents, one table each. Remove the leading #| to declare an agent named `claude`."
     yield "#| [agents.claude]"
     for name, key in AGENT_KEYS.items():
         example = {"runtime": "tmux", "command": ["claude"]}.get(name, key.default)
@@ -184,7 +184,7 @@ def _agent_lines() -> Iterator[str]:
 
 
 def _chat_lines() -> Iterator[str]:
-    yield "\n# Chats and topics of the gateway, a table each; `default` is for all the others."
+    yield "\n# Chats and topics of the gateway, one table each; `default` applies to all others."
     yield f'#| [{CHATS}."chat:-100123:thread:7"]'
     for name, key in CHAT_KEYS.items():
         example = {"folder": "~/code/shop", "permission_mode": "default", "provider": "claude"}.get(
@@ -199,10 +199,10 @@ def _toml(value: Any) -> str:
 
 
 @click.command(epilog="Example: wakeful config show --json")
-@click.option("--config", "config_file", metavar="FILE", help="Show what this file leads to.")
+@click.option("--config", "config_file", metavar="FILE", help="Show the values with this file.")
 @json_option
 def show(*, config_file: str | None, as_json: bool) -> int:
-    """Show every value in force, and whether it comes from a file, the environment or the defaults."""
+    """Show every current value and its origin: a file, the environment or the default."""
     loaded = load_settings(config_file)
     record = {"config": public_values(loaded), "origins": loaded.origins}
     print_record(record, _value_lines(loaded), as_json=as_json)
@@ -245,7 +245,7 @@ def _table_cells(name: str, shown: str, table: Struct, loaded: LoadedConfig) -> 
 @click.option("--config", "config_file", metavar="FILE", help="Check this file.")
 @json_option
 def check(*, config_file: str | None, as_json: bool) -> int:
-    """Say whether the configuration is valid. Exit 1 with every problem if it is not."""
+    """Check whether the configuration is valid. Exit 1: invalid; prints every problem."""
     problems = _problems(config_file)
     print_record({"ok": not problems, "problems": problems}, problems or ["valid"], as_json=as_json)
     return 1 if problems else 0
@@ -262,7 +262,7 @@ def _problems(config_file: str | None) -> list[str]:
 @click.command(epilog="Example: wakeful config trust .wakeful/agents/fox/HEARTBEAT.md")
 @click.argument("file", metavar="[HEARTBEAT.md]", required=False)
 def trust(*, file: str | None) -> int:
-    """Let this folder's wakeful.toml, or an agent's HEARTBEAT.md, count as it is now. When it changes it does not count.
+    """Trust this folder's wakeful.toml or an agent's HEARTBEAT.md as it is now. A change ends the trust.
 
     For people: refused inside an agent's session.
     """
@@ -282,21 +282,22 @@ def trust(*, file: str | None) -> int:
     changed = sorted(name for name in set_here if name.rpartition(".")[0] not in set_here)
     trusting.trust(document, paths)
     print_line(f"trusted {document.path}: it sets {', '.join(changed) or 'nothing'}")
-    print_note("it counts while you work in this folder, over your own configuration")
+    print_note("it overrides your own configuration in this folder")
     return 0
 
 
 def _trust_heartbeat(file: str, paths: StatePaths) -> int:
     """Raises TrustNotNeeded, HeartbeatInvalid, TrustDamaged."""
-    from wakeful.daemon import heartbeat as heartbeats  # noqa: PLC0415 - imports YAML
+    from wakeful.daemon.heartbeat import bounds_of  # noqa: PLC0415
+    from wakeful.heartbeat import file as heartbeats  # noqa: PLC0415 - imports YAML
 
     place = heartbeats.heartbeat_path_from(file, paths.state_dir)
     if place is None:
         raise TrustNotNeeded(shown=plain(file))
-    bounds = heartbeats.bounds_of(load_settings(None).config.heartbeat)
+    bounds = bounds_of(load_settings(None).config.heartbeat)
     content = heartbeats.read_heartbeat(place, bounds)
     snapshot = heartbeats.parse_snapshot(content, place.path, bounds, iso(wall_now()))
     TrustFile(paths.trust_file).trust(place.path, content)
     print_line(f"trusted {plain(place.path)}, snapshot {snapshot.id}")
-    print_note("its words are given to the agent on its schedule, until the file changes")
+    print_note("its text is sent to the agent on its schedule, until the file changes")
     return 0

@@ -35,13 +35,13 @@ _LINES_SHOWN_MAX: Final = 20
 
 
 class DaemonRunsAlready(OperatorError):
-    """Wakeful runs here already (pid {pid}). `wakeful status` asks it, `wakeful down` ends it."""
+    """Wakeful is already running (pid {pid}). Check it with `wakeful status`, stop it with `wakeful down`."""
 
     code = "already-running"
 
 
 class NotUpInTime(WorldError):
-    """The daemon (pid {pid}) runs but did not answer within {seconds:.0f} s. Its words are in {log}"""
+    """The daemon (pid {pid}) runs but did not answer within {seconds:.0f} s. Its log: {log}"""
 
     code = "not-up-in-time"
 
@@ -99,18 +99,18 @@ DOWN_SECONDS_MAX: Final = 15.0
 
 
 class StillRunning(WorldError):
-    """The daemon (pid {pid}) said it would end, but did not within {seconds:.0f} s."""
+    """The daemon (pid {pid}) did not stop within {seconds:.0f} s."""
 
     code = "still-running"
 
 
 @click.command(epilog="Example: wakeful up --detach")
-@click.option("--detach", is_flag=True, help="Put it behind and give the terminal back.")
+@click.option("--detach", is_flag=True, help="Run in the background.")
 @click.option("--port", type=WholeNumber(0, 65535), help="TCP port on loopback; 0 picks a free one.")
 @click.option("--no-tcp", is_flag=True, help="Listen on the Unix socket only.")
-@click.option("--no-gateway", is_flag=True, help="Leave the chat gateway alone, though it is set up.")
-@click.option("--config", "config_file", metavar="FILE", help="Read this configuration and no other.")
-@click.option("--supervised", is_flag=True, hidden=True, help="Started by `wakeful gateway`: ends with it.")
+@click.option("--no-gateway", is_flag=True, help="Do not start the chat gateway.")
+@click.option("--config", "config_file", metavar="FILE", help="Read only this configuration file.")
+@click.option("--supervised", is_flag=True, hidden=True, help="Started by `wakeful gateway`; stops with it.")
 def up(
     *,
     detach: bool,
@@ -120,7 +120,7 @@ def up(
     config_file: str | None,
     supervised: bool,
 ) -> int:
-    """Watch every session of this machine until Ctrl-C."""
+    """Start the daemon. It watches every session on this machine until Ctrl-C."""
     paths = StatePaths.from_environ(os.environ)
     require_home(os.environ)
     if detach:
@@ -168,7 +168,7 @@ def _arguments(port: int | None, config_file: str | None, *, no_tcp: bool) -> li
 
 @click.command(epilog="Example: wakeful down")
 def down() -> int:
-    """End the daemon. Agents go on: nothing they need lives in it."""
+    """Stop the daemon. Agents keep running."""
     client = own_daemon()
     pid = client.get("/healthz").server_pid
     # Opened before the shutdown, so that it cannot mean a later process with the same pid.
@@ -182,10 +182,10 @@ def down() -> int:
 
 
 @click.command("open", epilog="Example: wakeful open --browser")
-@click.option("--browser", is_flag=True, help="Open it instead of printing it only.")
+@click.option("--browser", is_flag=True, help="Also open the link in a browser.")
 @json_option
 def open_page(*, browser: bool, as_json: bool) -> int:
-    """Print a link that logs the web page in, once, within ten minutes."""
+    """Print a link to the web page. It works once, within ten minutes."""
     answer = own_daemon().post("/api/login-codes")
     link = str(decode_json(answer.body, dict[str, object])["url"])
     if as_json:
@@ -201,9 +201,9 @@ def open_page(*, browser: bool, as_json: bool) -> int:
 
 
 @click.command(epilog="Example: wakeful demo --seconds 30")
-@click.option("--seconds", type=Number(10, 600), help="How long it takes; a minute by default.")
+@click.option("--seconds", type=Number(10, 600), help="Length of the demo; a minute by default.")
 def demo(*, seconds: float | None) -> int:
-    """Start scripted agents in a throw-away home and watch their verdicts change."""
+    """Start scripted agents in a temporary home and show their verdicts."""
     from wakeful.cli.demo.command import run_demo  # noqa: PLC0415 - imports the scripted agents
 
     return run_demo(seconds)

@@ -23,23 +23,23 @@ from wakeful.reports.text import parse_moment
 from wakeful.views.records import ArchiveAnswer, CriticalEventList
 
 EVENTS_SHOWN_MAX: Final = 1000
-NO_EVENTS: Final = "No critical event since {}."
+NO_EVENTS: Final = "No critical events since {}."
 _KEYS: Final = ("timestamp", "event", "project_key", "session_id", "reason", "action_taken", "github_issue")
 
 
 @click.command(epilog="Example: wakeful events --since 2h --follow")
 @click.option(
-    "--since", metavar="T", default="24h", show_default=True, help="How long ago, or a time in ISO 8601."
+    "--since", metavar="T", default="24h", show_default=True, help="How long ago (2h), or an ISO 8601 time."
 )
-@click.option("--follow", is_flag=True, help="Then show each new event as it is written, until Ctrl-C.")
-@click.option("--archive-before", metavar="T", help="Move older events to the gzip of their day instead.")
+@click.option("--follow", is_flag=True, help="Keep showing new events until Ctrl-C.")
+@click.option("--archive-before", metavar="T", help="Move older events to one gzip file per day.")
 @json_option
 def events(*, since: str, follow: bool, archive_before: str | None, as_json: bool) -> int:
-    """Show what went wrong and what was done about it, oldest first."""
+    """List critical events and what was done about them, oldest first."""
     since_wall = parse_moment(since, wall_now())
     if archive_before is not None:
         if follow:
-            raise click.UsageError("--follow and --archive-before are two different wishes.")
+            raise click.UsageError("Use either --follow or --archive-before.")
         return _archive(archive_before, as_json=as_json)
     if follow:
         found = _fetch_or_read_events(since_wall)[1]

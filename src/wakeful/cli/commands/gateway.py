@@ -33,19 +33,19 @@ class GatewayPartsMissing(WorldError):
 
 
 class NotPaired(OperatorError):
-    """Nobody with the id {user_id} was paired. Who stands in gateway.allow is let in by that."""
+    """User {user_id} is not paired. Users in gateway.allow need no pairing."""
 
     code = "not-paired"
 
 
 @click.group(invoke_without_command=True, epilog="Example: WAKEFUL_GATEWAY__TOKEN=123:AA… wakeful gateway")
-@click.option("--config", "config_file", metavar="FILE", help="Read this configuration and no other.")
-@click.option("--supervised", is_flag=True, hidden=True, help="Started by `wakeful up`: ends with it.")
+@click.option("--config", "config_file", metavar="FILE", help="Read only this configuration file.")
+@click.option("--supervised", is_flag=True, hidden=True, help="Started by `wakeful up`; stops with it.")
 @click.pass_context
 def gateway(context: click.Context, *, config_file: str | None, supervised: bool) -> int:
-    """Answer the chat until Ctrl-C: messages become turns of managed sessions.
+    """Connect Telegram chats with agents until Ctrl-C. Messages become turns of managed sessions.
 
-    `wakeful up` keeps one running where gateway.token is set; alone, it keeps a daemon beside it.
+    `wakeful up` starts it if gateway.token is set. Started alone, it also starts a daemon.
     """
     context.obj = config_file
     if context.invoked_subcommand is not None:
@@ -67,12 +67,12 @@ def gateway(context: click.Context, *, config_file: str | None, supervised: bool
 @gateway.command(epilog="Example: wakeful gateway pair")
 @click.pass_obj
 def pair(config_file: str | None) -> int:
-    """Print a one-time code; whoever sends it to the bot within ten minutes is heard from then on."""
+    """Print a one-time code. A user who sends it to the bot within ten minutes is paired."""
     require_person()
     work = _gateway_process_module()
     print_line(asyncio.run(work.pair(load_settings(config_file).config, StatePaths.from_environ(os.environ))))
     print_line(
-        "Send it to the bot in a private chat within ten minutes. It works once, and five wrong tries end it."
+        "Send it to the bot in a private chat within ten minutes. It works once and expires after five wrong tries."
     )
     return 0
 
@@ -81,14 +81,14 @@ def pair(config_file: str | None) -> int:
 @click.argument("user_id", type=int)
 @click.pass_obj
 def unpair(config_file: str | None, *, user_id: int) -> int:
-    """Stop hearing somebody who was paired; a running gateway notices within a minute."""
+    """Remove a paired user. A running gateway applies it within a minute."""
     require_person()
     work = _gateway_process_module()
     if not asyncio.run(
         work.unpair(load_settings(config_file).config, StatePaths.from_environ(os.environ), user_id)
     ):
         raise NotPaired(user_id=user_id)
-    print_line(f"{user_id} is not heard any more")
+    print_line(f"{user_id} is no longer paired")
     return 0
 
 
@@ -107,15 +107,15 @@ _BACKUPS_MAX: Final = 100
 
 @click.command("import", epilog="Example: wakeful config import config/gateway.json --write")
 @click.argument("file", metavar="FILE")
-@click.option("--write", is_flag=True, help="Put it into your configuration, which is backed up first.")
-@click.option("--config", "config_file", metavar="FILE", help="Write to this configuration instead.")
+@click.option("--write", is_flag=True, help="Write it to your configuration, after a backup.")
+@click.option("--config", "config_file", metavar="FILE", help="Write to this file instead.")
 def import_file(*, file: str, write: bool, config_file: str | None) -> int:
-    """Convert a gateway.json to Wakeful's configuration and print it as TOML. Unknown keys are named and kept."""
+    """Convert a gateway.json to TOML and print it. Unknown keys are listed and kept as comments."""
     imported = read_gateway_json(read_file(file), plain(file))
     for name in imported.unknown:
-        print_note(f"{plain(file)}: {plain(name)}: not understood, kept as a comment")
+        print_note(f"{plain(file)}: {plain(name)}: unknown, kept as a comment")
     if not imported.settings:
-        print_note(f"{plain(file)}: sets none of the keys of a gateway.json")
+        print_note(f"{plain(file)}: has none of the keys of a gateway.json")
     if not write:
         for line in toml_lines(imported):
             print_line(line)
@@ -137,12 +137,12 @@ def _write(path: Path, imported: ImportedConfig) -> None:
     combine([Document(str(path), before)], os.environ)
     after = merge_config(before.decode(), imported, plain(str(path)))
     if after == before.decode():
-        print_line(f"{path} says all of this already")
+        print_line(f"{path} already has all of these settings")
         return
     _check(path, after, imported)
     path.parent.mkdir(parents=True, exist_ok=True)
     if before:
-        print_line(f"kept what was there as {_write_backup(path, before)}")
+        print_line(f"saved a backup: {_write_backup(path, before)}")
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     _write_new(fresh, after.encode())
     fresh.replace(path)
@@ -155,11 +155,11 @@ def _check(path: Path, after: str, imported: ImportedConfig) -> None:
         loaded = combine([Document(str(path), after.encode())], {"HOME": os.environ.get("HOME", "/")})
     except ConfigError as problem:
         lines = "; ".join(toml_lines(imported))
-        said = (
-            f"{path}: its tables are written in a fashion that nothing can be added to. Add yourself: {lines}"
-        )
+        said = f"{path}: its tables cannot be extended automatically. Add these lines yourself: {lines}"
         raise ConfigError(problems=said) from problem
-    assert all(loaded.origins[name] != "default" for name in imported.settings), "every setting is there"
+    assert all(loaded.origins[name] != "default" for name in imported.settings), (
+        "every setting is already there"
+    )
 
 
 def _write_backup(path: Path, content: bytes) -> Path:
@@ -170,7 +170,7 @@ def _write_backup(path: Path, content: bytes) -> Path:
         except FileExistsError:
             continue
         return backup
-    raise ConfigError(problems=f"{path}: {_BACKUPS_MAX} backups lie beside it. Remove some.")
+    raise ConfigError(problems=f"{path}: {_BACKUPS_MAX} backups exist already. Remove some.")
 
 
 def _write_new(path: Path, content: bytes) -> None:

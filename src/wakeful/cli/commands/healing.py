@@ -6,9 +6,9 @@ import click
 import msgspec
 
 from wakeful.cli.commands.mute import operator_name
-from wakeful.cli.commands.session_control import ACTION_SECONDS_MAX, post_action, print_action
+from wakeful.cli.commands.session_control import ACTION_SECONDS_MAX, action_text, post_action, print_action
 from wakeful.cli.format.sessions import paused_lines
-from wakeful.cli.options import json_option, session_argument
+from wakeful.cli.options import acted_session_argument, json_option
 from wakeful.cli.output import print_json, print_line, print_note
 from wakeful.client.client import DaemonClient, own_daemon
 from wakeful.core.decoding import decode_json
@@ -20,25 +20,23 @@ RESTORE_SECONDS_MAX: Final = 600.0
 
 
 @click.command(epilog="Example: wakeful session revive 3f2a91bc --yes")
-@session_argument
-@click.option(
-    "--yes", "approved", is_flag=True, help="I looked at the calls that were cut off: it may go on."
-)
+@acted_session_argument
+@click.option("--yes", "approved", is_flag=True, help="I checked the interrupted calls: resume it.")
 @json_option
 def revive(*, session_id: SessionId, approved: bool, as_json: bool) -> int:
-    """Bring a managed session in trouble back now, also one that is held or was given up."""
+    """Resume a managed session now, even if Wakeful gave up or waits for your decision."""
     return print_action(
         post_action(session_id, "revive", {"approved": approved, "by": operator_name()}), as_json=as_json
     )
 
 
 @click.command(epilog="Example: wakeful restore --dry-run")
-@click.option("--dry-run", is_flag=True, help="Only say what would be brought back.")
+@click.option("--dry-run", is_flag=True, help="Show what would be resumed without resuming it.")
 @json_option
 def restore(*, dry_run: bool, as_json: bool) -> int:
-    """Bring back what a reboot or a dead tmux server took along: name, directory and conversation.
+    """Resume all sessions that a reboot or a dead tmux server ended, with name, folder and conversation.
 
-    One after the other, skipping what lives and what a person has to look at first. Restored sessions are managed.
+    Skips live sessions and those that need your decision. Resumed sessions are managed.
     """
     client = own_daemon()
     answer = client.get("/api/lost")
@@ -60,17 +58,17 @@ def restore(*, dry_run: bool, as_json: bool) -> int:
 def _print_outcomes(outcomes: list[dict[str, Any]]) -> None:
     """Sessions that were skipped, or that a dry run would bring back."""
     if not outcomes:
-        print_line("nothing was lost: no session died with its host or its tmux server")
+        print_line("nothing to resume: no session ended with a reboot or a tmux server")
     for each in outcomes:
         if each["skipped"]:
             print_line(_line(each, f"skipped: {each['skipped']}"))
         elif "outcome" not in each:
-            print_line(_line(each, f"would be brought back: {each['because']}"))
+            print_line(_line(each, f"would be resumed: {each['because']}"))
 
 
 def _restore_one(client: DaemonClient, lost: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
     if not quiet:
-        print_note(f"bringing {lost['name']} back …")
+        print_note(f"resuming {lost['name']} …")
     try:
         answer = client.post(
             f"/api/sessions/{lost['session_id']}/restore",
@@ -85,7 +83,7 @@ def _restore_one(client: DaemonClient, lost: dict[str, Any], *, quiet: bool) -> 
         outcome, words = action["outcome"], action["words"]
     done = {**lost, "outcome": outcome, "words": words}
     if not quiet:
-        print_line(_line(done, f"{outcome}: {words}"))
+        print_line(_line(done, action_text("resume", outcome, words)))
     return done
 
 

@@ -27,13 +27,9 @@ from wakeful.judging.wake_eligibility import PolicyState
 
 _MODULE: Final = "wakeful.cli.commands.heartbeat"
 COMMANDS: Final = {
-    "status": CommandEntry(
-        "See", f"{_MODULE}:status", "Whether an agent may be woken now, and by which policy"
-    ),
-    "wake": CommandEntry("Run", f"{_MODULE}:wake", "Wake an agent, or say why not"),
-    "validate": CommandEntry(
-        "See", f"{_MODULE}:validate", "Whether a HEARTBEAT.md is valid, or which line is not"
-    ),
+    "status": CommandEntry("See", f"{_MODULE}:status", "Show whether an agent may be woken now, and why"),
+    "wake": CommandEntry("Run", f"{_MODULE}:wake", "Wake an agent now"),
+    "validate": CommandEntry("See", f"{_MODULE}:validate", "Check a HEARTBEAT.md file"),
 }
 
 
@@ -55,14 +51,14 @@ class Validation(Struct, frozen=True):
 
 @click.command(cls=LazyGroup, entries=COMMANDS, epilog="Example: wakeful agent heartbeat status fox")
 def heartbeat() -> None:
-    """HEARTBEAT.md: when an agent would like to be woken, and whether it may be now."""
+    """Wake agents as their HEARTBEAT.md allows."""
 
 
 @click.command(epilog="Example: wakeful agent heartbeat status fox --json")
 @_target_argument
 @json_option
 def status(*, name: str, as_json: bool) -> int:
-    """Say whether an agent may be woken now, by which policy, and what was last decided."""
+    """Show whether an agent may be woken now, by which policy, and the last decisions."""
     answer = own_daemon().get(f"/api/agents/{name}/heartbeat/status")
     return print_answer(
         answer, lambda body: status_lines(decode_body(body, HeartbeatStatus)), as_json=as_json
@@ -73,7 +69,7 @@ def status(*, name: str, as_json: bool) -> int:
 @_target_argument
 @json_option
 def wake(*, name: str, as_json: bool) -> int:
-    """Give an agent the prompt of its HEARTBEAT.md. Exit 1 with one reason if it may not be woken."""
+    """Send an agent the prompt of its HEARTBEAT.md. Exit 1: it may not be woken; prints the reason."""
     answer = own_daemon().post(f"/api/agents/{name}/heartbeat/wake", timeout_seconds=ACTION_SECONDS_MAX)
     if as_json:
         print_json(answer.body)
@@ -93,7 +89,7 @@ def status_lines(status: HeartbeatStatus) -> Iterator[str]:
     snapshot = status.policy_snapshot
     # For a file that is invalid or gone the last valid policy is shown too.
     was = (
-        "; the last valid one was"
+        "; the last valid snapshot was"
         if status.policy_state in (PolicyState.INVALID, PolicyState.MISSING)
         else ","
     )
@@ -106,16 +102,16 @@ def status_lines(status: HeartbeatStatus) -> Iterator[str]:
     state = status.wake_state
     times = {
         "last wake": state.last_wake_at,
-        "cooling until": state.cooldown_until,
+        "cooldown until": state.cooldown_until,
         "quiet until": state.quiet_until,
         "next wake": state.next_wake_at,
     }
     yield from (f"  {name}: {at}" for name, at in times.items() if at is not None)
     if status.audits:
-        yield "  decided, newest first:"
+        yield "  decisions, newest first:"
     for audit in status.audits:
         counted = f" ({audit.count} times)" if audit.count > 1 else ""
-        said = f"{audit.outcome or 'under way'} {audit.reason or ''}".rstrip()
+        said = f"{audit.outcome or 'in progress'} {audit.reason or ''}".rstrip()
         yield f"    {audit.last_at} {audit.trigger}: {said}{counted}"
 
 
@@ -123,7 +119,7 @@ def status_lines(status: HeartbeatStatus) -> Iterator[str]:
 @click.argument("file", metavar="FILE")
 @json_option
 def validate(*, file: str, as_json: bool) -> int:
-    """Say whether FILE is a valid HEARTBEAT.md. Exit 1 with file, line and reason if it is not."""
+    """Check whether FILE is a valid HEARTBEAT.md. Exit 1: invalid; prints file, line and reason."""
     found = _validate(file)
     if as_json:
         print_json(msgspec.json.encode(found))
@@ -132,7 +128,7 @@ def validate(*, file: str, as_json: bool) -> int:
     elif found.snapshot is not None:
         print_line(f"{file}: valid, {found.snapshot.id}")
         if found.trusted is False:
-            from wakeful.daemon.heartbeat import not_trusted_text  # noqa: PLC0415 - imports YAML
+            from wakeful.heartbeat.file import not_trusted_text  # noqa: PLC0415 - imports YAML
 
             print_note(not_trusted_text(found.snapshot.path))
         for each in found.snapshot.clamped:
@@ -142,13 +138,14 @@ def validate(*, file: str, as_json: bool) -> int:
 
 def clamped_text(clamped: ClampedPreference) -> str:
     """The value that replaces a preference beyond the bounds."""
-    return f"{clamped.code}: {clamped.field} asks for {clamped.asked} and gets {clamped.given}"
+    return f"{clamped.code}: {clamped.field} is {clamped.asked}; limited to {clamped.given}"
 
 
 def _validate(file: str) -> Validation:
-    from wakeful.daemon import heartbeat as heartbeats  # noqa: PLC0415 - imports YAML
+    from wakeful.daemon.heartbeat import bounds_of  # noqa: PLC0415
+    from wakeful.heartbeat import file as heartbeats  # noqa: PLC0415 - imports YAML
 
-    bounds = heartbeats.bounds_of(load_settings(None).config.heartbeat)
+    bounds = bounds_of(load_settings(None).config.heartbeat)
     place = heartbeats.heartbeat_path_from(file, StatePaths.from_environ(os.environ).state_dir)
     try:
         if place is None:

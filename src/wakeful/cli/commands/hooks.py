@@ -27,27 +27,27 @@ from wakeful.hooks.model import NotOursToWrite
 
 _MODULE: Final = "wakeful.cli.commands.hooks"
 COMMANDS: Final = {
-    "install": CommandEntry("Set up", f"{_MODULE}:install", "Put our hooks into a client's settings"),
-    "uninstall": CommandEntry("Set up", f"{_MODULE}:uninstall", "Take them out again"),
+    "install": CommandEntry("Set up", f"{_MODULE}:install", "Add Wakeful's hooks to a client's settings"),
+    "uninstall": CommandEntry("Set up", f"{_MODULE}:uninstall", "Remove Wakeful's hooks"),
 }
 _NEXT_STEPS: Final = {
-    "claude": "sessions that start from now on report; `wakeful doctor` says whether they do",
-    "codex": "now trust it: start codex, type /hooks. It skips hooks nobody trusted; `wakeful doctor` tells",
+    "claude": "new sessions will report; check with `wakeful doctor`",
+    "codex": "now trust the hooks: start codex and type /hooks. Codex skips untrusted hooks. Check with `wakeful doctor`",
 }
 
 
 @click.command(cls=LazyGroup, entries=COMMANDS, epilog="Example: wakeful hooks install claude --dry-run")
 def hooks() -> None:
-    """Hooks of Claude Code and Codex: what they ask a person is known at once."""
+    """Install or remove hooks of Claude Code and Codex for instant permission alerts."""
 
 
 @click.command(epilog="Example: wakeful hooks install claude --dry-run")
 @click.argument("client", type=click.Choice(CLIENTS))
-@click.option("--dry-run", is_flag=True, help="Show the difference and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the changes without writing them.")
 def install(*, client: str, dry_run: bool) -> int:
-    """Add Wakeful's hooks to the settings of CLIENT. Whatever else stands there stays, byte for byte.
+    """Add Wakeful's hooks to the settings of CLIENT. All other settings stay as they are, byte for byte.
 
-    What is not plain JSON, a link, or not yours to write is left alone: then the lines to add are printed. Exit 1.
+    A file that is not plain JSON, is a link or is not writable is left unchanged; the lines to add are printed. Exit 1.
     For people: refused inside an agent's session.
     """
     if not dry_run:
@@ -67,16 +67,16 @@ def install(*, client: str, dry_run: bool) -> int:
 
 @click.command(epilog="Example: wakeful hooks uninstall codex")
 @click.argument("client", type=click.Choice(CLIENTS))
-@click.option("--dry-run", is_flag=True, help="Show the difference and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the changes without writing them.")
 def uninstall(*, client: str, dry_run: bool) -> int:
-    """Take Wakeful's hooks out of the settings of CLIENT, and nothing else. For people: refused inside an agent's session."""
+    """Remove only Wakeful's hooks from the settings of CLIENT. For people: refused inside an agent's session."""
     if not dry_run:
         require_person()
     plan = _plan_or_none(client, partial(plan_uninstall, client, os.environ))
     if plan is None:
-        print_note("take out every hook whose command ends with `# wakeful hook`")
+        print_note("remove every hook whose command ends with `# wakeful hook`")
         return 1
-    return _apply(plan, f"taken out of {plan.path}", "", dry_run=dry_run)
+    return _apply(plan, f"removed from {plan.path}", "", dry_run=dry_run)
 
 
 def _plan_or_none(client: str, plan: Callable[[], SettingsPlan]) -> SettingsPlan | None:
@@ -97,7 +97,7 @@ def _print_left_alone(why: str) -> None:
 
 def _apply(plan: SettingsPlan, said: str, then: str, *, dry_run: bool) -> int:
     if plan.is_done:
-        print_line(f"nothing to do: {plan.path} is as it should be")
+        print_line(f"nothing to do: {plan.path} is up to date")
         return 0
     if dry_run:
         for line in _difference(plan):

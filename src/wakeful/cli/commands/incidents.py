@@ -16,17 +16,17 @@ from wakeful.core.durations import age
 from wakeful.core.text import plain
 from wakeful.views.incidents import IncidentList, IncidentRecord
 
-NO_OPEN_INCIDENTS: Final = "No incident is open. `wakeful incidents --all` lists those that are over."
+NO_OPEN_INCIDENTS: Final = "No incident is open. Resolved ones: `wakeful incidents --all`"
 # Of an outage with hundreds of sessions the first ones are enough.
 MEMBERS_SHOWN_MAX: Final = 10
-NO_INCIDENTS: Final = "No incident in the last 30 days."
+NO_INCIDENTS: Final = "No incidents in the last 30 days."
 
 
 @click.command(epilog="Example: wakeful incidents --all --json")
-@click.option("--all", "everything", is_flag=True, help="Also those that are over, for 30 days.")
+@click.option("--all", "everything", is_flag=True, help="Also show incidents resolved in the last 30 days.")
 @json_option
 def incidents(*, everything: bool, as_json: bool) -> int:
-    """List what is wrong by its cause: an outage under twenty sessions is one incident."""
+    """List problems grouped by cause: an outage that affects twenty sessions is one incident."""
     target = "/api/incidents?all=" + ("true" if everything else "false")
     answer = stored.daemon_or_store(target, lambda: stored.stored_incidents(everything))
     return print_list(answer, lambda body: incident_lines(body, wall_now(), everything), as_json=as_json)
@@ -51,7 +51,7 @@ def incident_details(episode: IncidentRecord) -> Iterator[str]:
     else:
         yield from (f"{each.name}: {each.words}" for each in ordered[:MEMBERS_SHOWN_MAX])
         if len(ordered) > MEMBERS_SHOWN_MAX:
-            yield f"and {len(ordered) - MEMBERS_SHOWN_MAX} more: --json has them all"
+            yield f"and {len(ordered) - MEMBERS_SHOWN_MAX} more: use --json for all"
     if not ordered and episode.did:
         yield episode.did
     if episode.issue_url:
@@ -62,7 +62,7 @@ def _span(episode: IncidentRecord, now: float) -> str:
     opened, began = _wall(episode.opened_at), format_time(episode.opened_at)
     if episode.resolved_at is None:
         return f"OPEN  since {began}, for {age(now - opened)}"
-    return f"over  from {began}, for {age(_wall(episode.resolved_at) - opened)}"
+    return f"resolved  from {began}, for {age(_wall(episode.resolved_at) - opened)}"
 
 
 def _wall(stamp: str) -> float:

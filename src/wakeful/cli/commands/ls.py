@@ -17,21 +17,21 @@ from wakeful.views.records import SessionList
 
 # The daemon gives 10,000 records at once.
 PAGES_MAX: Final = 100
-NO_SESSIONS: Final = "No agent session in the last 24 hours. Start claude or codex, or try `wakeful demo`."
+NO_SESSIONS: Final = "No agent sessions in the last 24 hours. Start claude or codex, or try `wakeful demo`."
 
 
 @click.command(epilog="Example: wakeful ls --health dead")
-@click.option("--all", "everything", is_flag=True, help="Older sessions too.")
+@click.option("--all", "everything", is_flag=True, help="Also list older sessions.")
 @click.option("--project", metavar="P", help="Only sessions of this project.")
 @click.option(
-    "--health", type=click.Choice([each.value for each in Health]), help="Only sessions in this health."
+    "--health", type=click.Choice([each.value for each in Health]), help="Only sessions with this health."
 )
 @click.option(
     "--state", type=click.Choice([each.value for each in State]), help="Only sessions in this state."
 )
 @json_option
 def ls(*, everything: bool, project: str | None, health: str | None, state: str | None, as_json: bool) -> int:
-    """List the sessions of this machine, those who need you first."""
+    """List the sessions on this machine. Those that need you come first."""
     options = {"all": "true" if everything else None, "project": project, "health": health, "state": state}
     filters = {key: value for key, value in options.items() if value is not None}
     if as_json:
@@ -64,6 +64,6 @@ def _pages(reader: SessionReader, filters: dict[str, str]) -> Iterator[SessionLi
 
 def footer(records: list[SessionRecord], older: int, *, filtered: bool) -> list[str]:
     """The last lines: counts by state, and how many sessions are folded."""
-    none = "No session fits." if filtered else NO_SESSIONS
+    none = "No matching sessions." if filtered else NO_SESSIONS
     folded = [f"{older:,} older: wakeful ls --all"] if older else []
     return [counts_text(records) or none, *folded]

@@ -1,4 +1,4 @@
-"""Commands `wakeful mute|unmute|pause|resume`: ask the daemon to suppress alerts or its own actions."""
+"""Commands `wakeful mute|unmute|pause|unpause`: ask the daemon to suppress alerts or its own actions."""
 
 import os
 import pwd
@@ -15,58 +15,57 @@ from wakeful.cli.output import print_answer
 from wakeful.client.client import decode_body
 from wakeful.core.durations import parse_duration
 from wakeful.core.errors import OperatorError
-from wakeful.core.ids import SessionId, parse_session_id
 from wakeful.views.records import PauseAnswer, UnmuteAnswer
 
 Target = tuple[MuteKind, str]
 
 
 class OneTargetNeeded(OperatorError):
-    """Name one thing: a session's ID, --project P or --code C."""
+    """Name one target: a session's ID, --project P or --code C."""
 
     code = "one-mute-target"
 
 
 class DurationNeeded(OperatorError):
-    """Say for how long, like --for 2h: a mute always ends."""
+    """Set a duration, like --for 2h: mutes expire."""
 
     code = "mute-without-end"
 
 
 def target_options(command: Command) -> Command:
-    """Give a command ID, `--project` and `--code`; it gets `target`, which is None if none was given."""
+    """Give a command NAME, `--project` and `--code`; it gets `target`, which is None if none was given."""
 
     @click.argument(
-        "session_id",
-        metavar="[ID]",
-        type=parse_session_id,
-        required=False,
-        shell_complete=completion_of("sessions_like"),
+        "session_id", metavar="[NAME]", required=False, shell_complete=completion_of("sessions_like")
     )
-    @click.option("--project", type=text, metavar="P", help="Everything of this project.")
-    @click.option("--code", type=text, metavar="C", help="One trouble, like loop, wherever it is.")
+    @click.option("--project", type=text, metavar="P", help="All sessions of this project.")
+    @click.option("--code", type=text, metavar="C", help="One problem in all sessions, like loop.")
     @wraps(command)
-    def named(
-        *, session_id: SessionId | None, project: str | None, code: str | None, **kwargs: object
-    ) -> int:
+    def named(*, session_id: str | None, project: str | None, code: str | None, **kwargs: object) -> int:
         given = ((MuteKind.SESSION, session_id), (MuteKind.PROJECT, project), (MuteKind.CODE, code))
         targets = [(kind, value) for kind, value in given if value is not None]
         if len(targets) > 1:
             raise OneTargetNeeded
-        return command(target=targets[0] if targets else None, **kwargs)
+        if session_id is None:
+            return command(target=targets[0] if targets else None, **kwargs)
+        from wakeful.cli.names import with_session  # noqa: PLC0415 - only for a session
+
+        return with_session(
+            session_id, lambda found: command(target=(MuteKind.SESSION, found), **kwargs), acting=False
+        )
 
     return named
 
 
 @click.command(epilog="Example: wakeful mute --project shop --for 2h --reason 'moving servers'")
 @target_options
-@click.option("--for", "duration", metavar="TIME", help="For how long, like 30m, 2h or 1d; 30 days at most.")
-@click.option("--reason", type=text, default="", help="Why, for whoever wonders at the silence.")
+@click.option("--for", "duration", metavar="TIME", help="Duration, like 30m, 2h or 1d; 30 days at most.")
+@click.option("--reason", type=text, default="", help="Reason; shown with the mute.")
 @json_option
 def mute(*, target: Target | None, duration: str | None, reason: str, as_json: bool) -> int:
-    """Tell nothing about a session, a project or one code for a while. Without arguments: list the mutes.
+    """Send no alerts about a session, project or code for a while. Without arguments: list the mutes.
 
-    Watching and healing go on; only alerts are silent.
+    Only alerts are muted. Wakeful still watches and heals.
     """
     if target is None and duration is None:
         return print_list(
@@ -91,26 +90,35 @@ def mute(*, target: Target | None, duration: str | None, reason: str, as_json: b
 @target_options
 @json_option
 def unmute(*, target: Target | None, as_json: bool) -> int:
-    """Tell again what was muted. Exit 1: it was not."""
+    """Send alerts again. Exit 1: it was not muted."""
     if target is None:
         raise OneTargetNeeded
     kind, value = target
     return print_answer(post("/api/unmute", {"kind": kind, "value": value}), unmuted_lines, as_json=as_json)
 
 
-@click.command(epilog="Example: wakeful pause --reason 'upgrading the provider'")
-@click.option("--reason", type=text, default="", help="Why, for whoever finds it paused.")
+@click.command(epilog="Example: wakeful pause --for 2h --reason 'upgrading the provider'")
+@click.option(
+    "--for",
+    "duration",
+    metavar="TIME",
+    help="End the pause after this time, like 30m, 2h or 1d; 30 days at most.",
+)
+@click.option("--reason", type=text, default="", help="Reason; shown with the pause.")
 @json_option
-def pause(*, reason: str, as_json: bool) -> int:
-    """Stop everything Wakeful would do by itself. It watches on, and does what you ask for."""
-    answer = post("/api/pause", {"by": operator_name(), "reason": reason})
+def pause(*, duration: str | None, reason: str, as_json: bool) -> int:
+    """Stop all automatic actions. Wakeful still watches, and does what you ask for."""
+    order: dict[str, str | float] = {"by": operator_name(), "reason": reason}
+    if duration is not None:
+        order["for_seconds"] = parse_duration(duration)
+    answer = post("/api/pause", order)
     return print_answer(answer, pause_lines, as_json=as_json)
 
 
-@click.command(epilog="Example: wakeful resume")
+@click.command(epilog="Example: wakeful unpause")
 @json_option
-def resume(*, as_json: bool) -> int:
-    """End a pause: Wakeful heals again. (`wakeful session resume ID` continues one session.)"""
+def unpause(*, as_json: bool) -> int:
+    """End the pause and allow automatic actions again."""
     return print_answer(post("/api/resume", {}), resume_lines, as_json=as_json)
 
 
@@ -128,21 +136,32 @@ def mute_lines(body: bytes) -> list[str]:
 
 
 def list_lines(body: bytes) -> list[str]:
-    return [mute_text(each) for each in decode_body(body, MuteList).mutes] or ["nothing is muted"]
+    return [mute_text(each) for each in decode_body(body, MuteList).mutes] or ["no mutes"]
 
 
 def unmuted_lines(body: bytes) -> list[str]:
     answer = decode_body(body, UnmuteAnswer)
-    return [f"{answer.kind} {answer.value} {'is told about again' if answer.changed else 'was not muted'}"]
+    return [
+        f"unmuted {answer.kind} {answer.value}"
+        if answer.changed
+        else f"{answer.kind} {answer.value} was not muted"
+    ]
 
 
 def pause_lines(body: bytes) -> list[str]:
     """The pause, and who began it if it was paused already."""
     answer = decode_body(body, PauseAnswer)
     if answer.paused is None:
-        return ["not paused: somebody ended the pause at the same time"]
-    return [f"{'' if answer.changed else 'already '}{pause_text(answer.paused)}", "`wakeful resume` ends it"]
+        return ["not paused: another command ended the pause"]
+    return [
+        f"{'' if answer.changed else 'already '}{pause_text(answer.paused)}",
+        "end it with `wakeful unpause`",
+    ]
 
 
 def resume_lines(body: bytes) -> list[str]:
-    return ["Wakeful acts again" if decode_body(body, PauseAnswer).changed else "Wakeful was not paused"]
+    return [
+        "pause ended; automatic actions are on"
+        if decode_body(body, PauseAnswer).changed
+        else "Wakeful was not paused"
+    ]

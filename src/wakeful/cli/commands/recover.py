@@ -37,10 +37,10 @@ _EXIT_CODES: Final = {
 )
 @json_option
 def recover(*, session_state: Path, wait: float, as_json: bool) -> int:
-    """Settle what a crash left of a program's journal; nothing of it is run again here.
+    """Recover a program's journal after a crash. Runs no step again.
 
-    Exit 0: the program can go on. 1: a person has to look first. 2: there is no such state, or it is not one of ours.
-    3: another recovery runs, or the program itself, or the disk is full; nothing was changed.
+    Exit 0: the program can continue. 1: needs your decision. 2: no state, or not one that Wakeful can read.
+    3: another recovery or the program is running, or the disk is full; nothing was changed.
     """
     from wakeful.journal.recovery_watch import recover_journal  # noqa: PLC0415 - `--help` needs none of it
 
@@ -65,7 +65,7 @@ def recovery_lines(recovered: RecoveryResult) -> list[str]:
         f"  {each.path}: {each.reason}; moved to {each.moved_to or 'nowhere'}" for each in recovered.suspects
     ]
     lines.append(f"  completed: {', '.join(recovered.steps_completed) or 'nothing'}")
-    lines.append(f"  next: {recovered.next_immediate_step or 'whatever the program does next'}")
+    lines.append(f"  next: {recovered.next_immediate_step or 'chosen by the program'}")
     folder = str(recovered.checkpoint_path).rpartition("/")[0]
     lines += [
         f"  read {folder}/{file_name(number)}, then decide: wakeful checkpoint show {number}"

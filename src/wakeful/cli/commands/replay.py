@@ -118,7 +118,7 @@ def proposal_lines(proposals: Sequence[TuningProposal]) -> Iterator[str]:
     for proposal in proposals:
         is_own = proposal.project != ALL_PROJECTS
         named = f"project {proposal.project}" if is_own else "all recordings"
-        yield f"# {named}: {count_text(proposal.sessions, 'session')}, taken for healthy"
+        yield f"# {named}: {count_text(proposal.sessions, 'session')}, assumed healthy"
         prefix = "# " if is_own else ""
         yield f"{prefix}[detect]"
         for lesson in proposal.lessons:
@@ -146,22 +146,33 @@ class BadSetOption(OperatorError):
 
 
 class BadNowOption(OperatorError):
-    """--now {shown!r} is no time: write 2026-01-31T08:00:00Z or seconds since 1970."""
+    """Invalid time --now {shown!r}: use 2026-01-31T08:00:00Z or seconds since 1970."""
 
     code = "bad-time"
 
 
 @click.command(epilog="Example: wakeful replay ~/.claude/projects --set detect.silence_seconds=900")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
-@click.option("--format", "wanted", type=click.Choice(FORMATS), default="auto", help="What the logs are.")
+@click.option("--format", "wanted", type=click.Choice(FORMATS), default="auto", help="Format of the logs.")
 @click.option(
-    "--set", "changes", multiple=True, metavar="detect.KEY=VALUE", help="Judge with this. Repeatable."
+    "--set", "changes", multiple=True, metavar="detect.KEY=VALUE", help="Set a threshold. Repeatable."
 )
-@click.option("--now", "now_text", metavar="TIME", help="Look back from here; default: the last record.")
-@click.option("--process", type=click.Choice(["alive", "gone"]), default="alive", help="What became of it.")
-@click.option("--compare", "pair", nargs=2, metavar="A.toml B.toml", help="What two would say differently.")
-@click.option("--learn", is_flag=True, help="Propose thresholds from recordings of healthy work.")
-@click.option("--config", "config_file", metavar="FILE", help="Read this configuration and no other.")
+@click.option("--now", "now_text", metavar="TIME", help="Judge at this time. Default: the last record.")
+@click.option(
+    "--process",
+    type=click.Choice(["alive", "gone"]),
+    default="alive",
+    help="Judge as if the process were alive or gone.",
+)
+@click.option(
+    "--compare",
+    "pair",
+    nargs=2,
+    metavar="A.toml B.toml",
+    help="Show what two configurations judge differently.",
+)
+@click.option("--learn", is_flag=True, help="Propose thresholds from recordings of healthy sessions.")
+@click.option("--config", "config_file", metavar="FILE", help="Read only this configuration file.")
 @json_option
 def replay(
     *,
@@ -175,10 +186,10 @@ def replay(
     config_file: str | None,
     as_json: bool,
 ) -> int:
-    """Judge recorded logs: what would have been said, when and why. Exit 1 if a labelled case comes out wrong."""
+    """Judge recorded logs: each finding with its time and reason. Exit 1: a labelled case is wrong."""
     now = _time_of(now_text) if now_text is not None else None
     if learn and pair is not None:
-        raise click.UsageError("--learn and --compare are two questions: ask one at a time.")
+        raise click.UsageError("Use either --learn or --compare.")
 
     def step(policies: Sequence[Policy]) -> list[ReplayedSession]:
         return _replay_all(paths, wanted, policies, now, gone=process == "gone")
@@ -214,10 +225,10 @@ def _replay_all(
     shelf = find_recordings(paths, wanted)
     if shelf.left_out:
         left_out = count_text(len(shelf.left_out), "file")
-        print_note(f"left out {left_out}, no log of an agent, such as {shelf.left_out[0]}")
+        print_note(f"skipped {left_out} with no agent log, such as {shelf.left_out[0]}")
     with _progress_bar(shelf.size_bytes) as on_bytes:
         sessions = recorded_sessions(
-            shelf, on_bytes, lambda problem: print_note(f"{problem}: read as far as it goes")
+            shelf, on_bytes, lambda problem: print_note(f"{problem}: read up to that point")
         )
         return [_replay_session(session, policies, now, gone=gone) for session in sessions]
 

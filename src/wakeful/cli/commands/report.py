@@ -29,17 +29,15 @@ DAEMON_OFF_LINE: Final = "not running"
     metavar="T",
     default="12h",
     show_default=True,
-    help="A time of day (22:00), how long ago (12h), or a time in ISO 8601.",
+    help="A time of day (22:00), a duration (12h), or an ISO 8601 time.",
 )
-@click.option(
-    "--line", is_flag=True, help="One line for a status bar; asks the daemon alone, and neither git nor logs."
-)
+@click.option("--line", is_flag=True, help="Print one line for a status bar, without reading git or logs.")
 @json_option
 def report(*, since: str, line: bool, as_json: bool) -> int:
-    """Say what happened: who finished, waits, died, was revived or is held, what it cost, and what git has of it."""
+    """Report what finished, waits for you, died or was resumed, with commits, tokens and cost."""
     since_wall = parse_moment(since, wall_now())
     if line and as_json:
-        raise click.UsageError("--line and --json are two different wishes.")
+        raise click.UsageError("Use either --line or --json.")
     if line:
         try:
             answer = own_daemon().get(_target(since_wall, folders=False), timeout_seconds=LINE_SECONDS_MAX)
@@ -69,7 +67,7 @@ def _fetch_or_build(since_wall: float) -> DaemonAnswer:
         return own_daemon().get(_target(since_wall, folders=True), timeout_seconds=REPORT_SECONDS_MAX)
     except DaemonNotRunning:
         answer = local_answer(_build_locally(since_wall))
-        print_note("no daemon: looked once, the rest is as the store has it, nothing is watched")
+        print_note("no daemon: checked once, the rest is from the store, nothing is watched")
         return answer
 
 

@@ -15,13 +15,13 @@ import click
 import msgspec
 
 from wakeful.cli.commands.session_control import ACTION_SECONDS_MAX, environ, print_action, prompt_text
-from wakeful.cli.options import json_option, session_argument
+from wakeful.cli.names import find_session
+from wakeful.cli.options import json_option, name_argument
 from wakeful.cli.output import print_line
 from wakeful.client.client import DaemonAnswer, DaemonClient, decode_body, own_daemon
-from wakeful.client.errors import RequestRefused
 from wakeful.control.briefs import attach_argv
 from wakeful.core.decoding import decode_json
-from wakeful.core.errors import OperatorError, WorldError
+from wakeful.core.errors import OperatorError, SessionNotFound, WorldError
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import PaneAddress
 from wakeful.judging.session_record import SessionRecord
@@ -36,25 +36,25 @@ class NotInPane(OperatorError):
 
 
 class NoWorkingDirectory(OperatorError):
-    """The folder this shell is in is not there any more. Go to another one and try again."""
+    """The current folder no longer exists. Change to another one and try again."""
 
     code = "no-working-directory"
 
 
 class NotText(OperatorError):
-    """{what} is not text in UTF-8, which is all that can be sent to the daemon: {shown}"""
+    """{what} is not UTF-8 text: {shown}"""
 
     code = "not-text"
 
 
 class NeedsTerminal(OperatorError):
-    """This is not a terminal. In one, run: {command}"""
+    """This needs a terminal. In one, run: {command}"""
 
     code = "needs-terminal"
 
 
 class TmuxMissing(WorldError):
-    """There is no {program} on the PATH."""
+    """{program} is not on PATH. Install it, then try again."""
 
     code = "tmux-missing"
 
@@ -63,9 +63,9 @@ class TmuxMissing(WorldError):
     context_settings={"ignore_unknown_options": True},
     epilog="Example: wakeful run --name docs -- claude --model opus",
 )
-@click.option("--name", help="What the session is called; commands take it for its id.")
-@click.option("--headless", is_flag=True, help="Without a terminal: speak to it with `session send`.")
-@click.option("--detach", is_flag=True, help="Start it and return; `wakeful attach` goes there.")
+@click.option("--name", help="Name of the session, for use in other commands.")
+@click.option("--headless", is_flag=True, help="Run without a terminal; send prompts with `wakeful send`.")
+@click.option("--detach", is_flag=True, help="Start it and return. Attach later with `wakeful attach`.")
 @click.option("--prompt", help="The first prompt; - reads it from standard input.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @json_option
@@ -78,9 +78,9 @@ def run(
     command: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Start an agent that Wakeful manages, in a tmux of its own, and attach to it.
+    """Start a managed agent in its own tmux session and attach to it.
 
-    It goes on when this terminal closes, and when Wakeful ends.
+    It keeps running when this terminal closes and when Wakeful stops.
     """
     request = {
         "argv": tuple(_require_utf8("A word of the command", word) for word in command),
@@ -103,14 +103,14 @@ def run(
 
 
 @click.command(epilog="Example: wakeful attach claude --restart")
-@partial(session_argument, like="places_like")
+@partial(name_argument, like="places_like")
 @click.option("--restart", is_flag=True, help="Restart the session of a stale agent, without asking.")
 @click.option("--teardown", is_flag=True, help="Stop the agent and remove its container.")
-@click.option("--yes", is_flag=True, help="With --teardown: also in the middle of a turn.")
-def attach(*, session_id: SessionId, restart: bool, teardown: bool, yes: bool) -> int:
-    """Go to the terminal of an agent, or to the tmux pane of a session, managed or found.
+@click.option("--yes", is_flag=True, help="With --teardown: even during a turn.")
+def attach(*, session_id: str, restart: bool, teardown: bool, yes: bool) -> int:
+    """Open the terminal of an agent or the tmux pane of a session, managed or watched only.
 
-    For a stale agent it asks what to do.
+    Asks what to do if the agent is stale.
     """
     from wakeful.cli.commands import attach as agent_attach  # noqa: PLC0415 - for this command alone
 
@@ -123,13 +123,15 @@ def attach(*, session_id: SessionId, restart: bool, teardown: bool, yes: bool) -
             raise
     client = own_daemon()
     try:
-        return _attach(client, session_id)
+        found = find_session(session_id, acting=False)
+    except SessionNotFound as error:
+        raise agent_attach.not_found_error(session_id) from error
+    try:
+        return _attach(client, found)
     except NotInPane:
-        agent = decode_body(client.get(f"/api/sessions/{session_id}").body, SessionRecord).agent
+        agent = decode_body(client.get(f"/api/sessions/{found}").body, SessionRecord).agent
         if agent is None:
             raise
-    except RequestRefused as refused:
-        raise agent_attach.not_found_error(session_id, refused) from refused
     return agent_attach.attach_agent(agent, agent_attach.AttachOptions())
 
 
@@ -173,6 +175,6 @@ def _argv(session_id: SessionId, answer: DaemonAnswer) -> list[str]:
     """The command for this pane. Raises NotInPane, and NestedTerminal inside of another tmux server."""
     pane: dict[str, Any] | None = decode_json(answer.body)["pane"]
     if pane is None:
-        advice = f"`wakeful session status {session_id}` says how it is."
+        advice = f"`wakeful session status {session_id}` shows its state."
         raise NotInPane(shown=session_id, advice=advice)
     return list(attach_argv(msgspec.convert(pane, PaneAddress), os.environ.get("TMUX")))

@@ -23,15 +23,15 @@ from wakeful.client.errors import DaemonNotRunning
 from wakeful.config.paths import StatePaths
 from wakeful.views.records import AgentList
 
-NOT_RUNNING: Final = "Hub: not running. `wakeful up --detach` starts it."
-HUB_DOWN: Final = "session state unknown (Hub down)"
+NOT_RUNNING: Final = "Hub: not running. Start it with `wakeful up --detach`."
+HUB_DOWN: Final = "session state unknown (Hub not running)"
 _TITLES: Final = {AgentRuntime.DOCKER: "Containers:", AgentRuntime.TMUX: "Tmux sessions:"}
 
 
 @click.command(epilog="Example: wakeful services")
 @json_option
 def services(*, as_json: bool) -> int:
-    """The hub, and everything that runs for an agent."""
+    """Show the hub and everything that runs for an agent."""
     try:
         answer = agent_asking.fetch_agents()
     except DaemonNotRunning:
@@ -55,7 +55,7 @@ def _lines(answer: DaemonAnswer, shown: AgentList) -> Iterator[str]:
     there = [each for each in shown.agents if each.state is not AgentState.STOPPED]
     yield from _runtime_lines([(each, _state_meaning(each)) for each in there], shown.agents)
     if shown.found:
-        yield "Found, not declared, left alone:"
+        yield "Not declared; no action taken:"
         yield from (f"  {each.name} ({each.words})" for each in shown.found)
 
 

@@ -25,33 +25,35 @@ from wakeful.core.ids import SessionId, parse_session_id
 _MODULE: Final = "wakeful.cli.commands.session"
 _CONTROL_MODULE: Final = "wakeful.cli.commands.session_control"
 COMMANDS: Final = {
-    "list": CommandEntry("See", "wakeful.cli.commands.ls:ls", "Every session; the same as `wakeful ls`"),
-    "ls": CommandEntry("See", "wakeful.cli.commands.ls:ls", "The same as `list`"),
-    "health": CommandEntry("See", f"{_MODULE}:health", "Whether it is well: exit 0, 1 no, 5 unknown"),
-    "status": CommandEntry("See", f"{_MODULE}:status", "Its whole record"),
-    "inspect": CommandEntry("See", f"{_MODULE}:inspect", "The record with evidence and policy"),
-    "why": CommandEntry("See", f"{_MODULE}:why", "The verdict explained, and the one right command"),
-    "self": CommandEntry("See", f"{_MODULE}:own", "The session this command runs in"),
+    "list": CommandEntry("See", "wakeful.cli.commands.ls:ls", "List sessions; same as `wakeful ls`"),
+    "ls": CommandEntry("See", "wakeful.cli.commands.ls:ls", "Same as `list`"),
+    "health": CommandEntry("See", f"{_MODULE}:health", "Health as an exit code: 0 healthy, 1 not, 5 unknown"),
+    "status": CommandEntry("See", f"{_MODULE}:status", "Show the whole record"),
+    "inspect": CommandEntry("See", f"{_MODULE}:inspect", "Show the record with evidence and policy"),
+    "why": CommandEntry("See", f"{_MODULE}:why", "Explain the state and what to do"),
+    "self": CommandEntry("See", f"{_MODULE}:own", "Show the session this command runs in"),
     "wait": CommandEntry("See", f"{_MODULE}:wait", "Block until it is idle, waiting or stopped"),
     "revive": CommandEntry(
-        "Heal", "wakeful.cli.commands.healing:revive", "Bring it back now, also if it is held or given up"
+        "Heal", "wakeful.cli.commands.healing:revive", "Resume it now, even if Wakeful gave up"
     ),
-    "stop": CommandEntry("Heal", f"{_CONTROL_MODULE}:stop", "End its agent, gently first"),
+    "stop": CommandEntry("Heal", f"{_CONTROL_MODULE}:stop", "Stop its agent"),
     "repair": CommandEntry(
-        "Heal", "wakeful.cli.commands.session_control:repair", "Mend what is stored of it, after a crash"
+        "Heal", "wakeful.cli.commands.session_control:repair", "Repair its stored record after a crash"
     ),
-    "adopt": CommandEntry("Heal", f"{_CONTROL_MODULE}:adopt", "Hand a found session over to Wakeful"),
-    "release": CommandEntry("Heal", f"{_CONTROL_MODULE}:release", "Take it back: only watched again"),
-    "wrong": CommandEntry("Heal", f"{_MODULE}:wrong", "Keep the evidence of a wrong verdict"),
-    "send": CommandEntry("Run", f"{_CONTROL_MODULE}:send", "Give a managed session a prompt"),
-    "questions": CommandEntry("Run", f"{_CONTROL_MODULE}:questions", "What it asks permission for"),
-    "answer": CommandEntry("Run", f"{_CONTROL_MODULE}:answer", "Allow or deny what it asks for"),
-    "interrupt": CommandEntry("Run", f"{_CONTROL_MODULE}:interrupt", "Cut its turn short; the agent stays"),
-    "resume": CommandEntry("Run", f"{_CONTROL_MODULE}:resume", "Continue it after its agent is gone"),
+    "adopt": CommandEntry("Heal", f"{_CONTROL_MODULE}:adopt", "Let Wakeful act on a session you started"),
+    "release": CommandEntry("Heal", f"{_CONTROL_MODULE}:release", "Watch it only, again"),
+    "wrong": CommandEntry("Heal", f"{_MODULE}:wrong", "Report a wrong verdict; saves the evidence"),
+    "send": CommandEntry("Run", f"{_CONTROL_MODULE}:send", "Send a prompt"),
+    "questions": CommandEntry("Run", f"{_CONTROL_MODULE}:questions", "Show what it asks permission for"),
+    "answer": CommandEntry("Run", f"{_CONTROL_MODULE}:answer", "Allow or deny what it asks"),
+    "interrupt": CommandEntry(
+        "Run", f"{_CONTROL_MODULE}:interrupt", "Interrupt the running turn; the agent stays"
+    ),
+    "resume": CommandEntry("Run", f"{_CONTROL_MODULE}:resume", "Resume it after its agent ended"),
     "claim": CommandEntry(
-        "Run", "wakeful.cli.commands.session_leases:claim", "Take a conversation as its one owner"
+        "Run", "wakeful.cli.commands.session_leases:claim", "Claim a conversation as its only owner"
     ),
-    "yield": CommandEntry("Run", "wakeful.cli.commands.session_leases:give_back", "Give a conversation back"),
+    "yield": CommandEntry("Run", "wakeful.cli.commands.session_leases:give_back", "Release the claim"),
 }
 # Variables that name the conversation of a tool: Wakeful's first, then those of the clients.
 CONVERSATION_VARIABLES: Final = ("WAKEFUL_SESSION", "CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")
@@ -64,14 +66,14 @@ TIMED_OUT_EXIT_CODE: Final = 3
 
 @click.command(cls=LazyGroup, entries=COMMANDS, epilog="Example: wakeful session health 3f2a91bc --json")
 def session() -> None:
-    """Look at one session. ID is its id, its conversation id, or a unique beginning of either."""
+    """Everything about one session. NAME is its name, tmux session, project, id, or a part of one of these."""
 
 
-@click.command(epilog="Example: wakeful session health claude-3f2a91bc && echo well")
+@click.command(epilog="Example: wakeful session health claude-3f2a91bc && echo healthy")
 @session_argument
 @json_option
 def health(*, session_id: SessionId, as_json: bool) -> int:
-    """Say whether a session is well. Exit 0: healthy, 1: not, 5: unknown."""
+    """Print the health of a session. Exit 0: healthy, 1: not, 5: unknown."""
     return print_answer(read(lambda reader: reader.view("health", session_id)), record_lines, as_json=as_json)
 
 
@@ -79,7 +81,7 @@ def health(*, session_id: SessionId, as_json: bool) -> int:
 @session_argument
 @json_option
 def status(*, session_id: SessionId, as_json: bool) -> int:
-    """Show a session's whole record. Exits as `health` does."""
+    """Show a session's whole record. Same exit codes as `health`."""
     return print_answer(read(lambda reader: reader.view("status", session_id)), record_lines, as_json=as_json)
 
 
@@ -87,17 +89,17 @@ def status(*, session_id: SessionId, as_json: bool) -> int:
 @session_argument
 @json_option
 def inspect(*, session_id: SessionId, as_json: bool) -> int:
-    """Show a session's record with the evidence behind it and the policy it was judged by."""
+    """Show a session's record with its evidence and policy."""
     return print_answer(
         read(lambda reader: reader.view("inspect", session_id)), record_lines, as_json=as_json
     )
 
 
-@click.command(epilog="Example: wakeful session why 3f2a91bc")
+@click.command(epilog="Example: wakeful why docs")
 @session_argument
 @json_option
 def why(*, session_id: SessionId, as_json: bool) -> int:
-    """Say in one sentence how a session is, then why: evidence, rules, ladder, and the one right command."""
+    """Explain a session's state in one sentence, then the evidence, the rules and the command to run."""
     answer = read(lambda reader: reader.view("why", session_id))
     if as_json:
         return print_answer(answer, record_lines, as_json=True)
@@ -114,12 +116,12 @@ def why(*, session_id: SessionId, as_json: bool) -> int:
     type=click.Choice(["ok", "loop", "error_cascade", "runaway", "silent", "dead"]),
     default="ok",
     show_default=True,
-    help="What should have been said.",
+    help="The correct verdict.",
 )
-@click.option("--note", default="", help="Why, for whoever reads the case.")
+@click.option("--note", default="", help="Note; saved with the case.")
 @json_option
 def wrong(*, session_id: SessionId, expect: str, note: str, as_json: bool) -> int:
-    """Keep the evidence of a wrong verdict as a case that `wakeful replay` reads. Needs the daemon."""
+    """Report a wrong verdict. Saves the evidence as a case for `wakeful replay`. Needs the daemon."""
     import msgspec  # noqa: PLC0415 - for this command alone
 
     report = msgspec.json.encode({"expect": expect, "note": note})
@@ -130,7 +132,7 @@ def wrong(*, session_id: SessionId, expect: str, note: str, as_json: bool) -> in
 @click.command("self", epilog="Example: wakeful session self --json")
 @json_option
 def own(*, as_json: bool) -> int:
-    """Show the session this command runs in. For agents: who am I, how am I?"""
+    """Show the session this command runs in. For agents."""
     known, pids = own_conversations(), list(ancestor_pids())
     return print_answer(read(lambda reader: reader.of_caller(known, pids)), record_lines, as_json=as_json)
 
@@ -138,7 +140,7 @@ def own(*, as_json: bool) -> int:
 @click.command(epilog="Example: wakeful session wait 3f2a91bc --until idle --timeout 10m")
 @session_argument
 @click.option("--until", type=click.Choice(["idle", "waiting", "stopped"]), required=True)
-@click.option("--timeout", metavar="TIME", help="Like 30s, 10m or 2h. Without it: as long as it takes.")
+@click.option("--timeout", metavar="TIME", help="Like 30s, 10m or 2h. Default: no limit.")
 @json_option
 def wait(*, session_id: SessionId, until: str, timeout: str | None, as_json: bool) -> int:
     """Block until a session is in a state. Exit 0: reached, 6: it needs a person, 1: it died or stopped, 3: timeout."""

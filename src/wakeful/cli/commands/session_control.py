@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from wakeful.cli.format.sessions import value_text
-from wakeful.cli.options import json_option, session_argument
+from wakeful.cli.options import acted_session_argument, json_option, name_argument, session_argument
 from wakeful.cli.output import print_answer, print_json, print_line
 from wakeful.client.client import DaemonAnswer, decode_body, own_daemon
 from wakeful.control.driver import PROMPT_BYTES_MAX
@@ -24,6 +24,16 @@ from wakeful.views.records import ManagedRecord, QuestionList
 
 # A stop goes up a ladder of patience; starting a client takes seconds on a busy machine.
 ACTION_SECONDS_MAX: Final = 120.0
+# Of each action: the words for a confirmed one, and its name.
+_ACTIONS: Final = {
+    "start": ("started", "start"),
+    "resume": ("resumed", "resume"),
+    "deliver": ("prompt sent", "prompt"),
+    "answer": ("answered", "answer"),
+    "interrupt": ("turn interrupted", "interrupt"),
+    "stop": ("stopped", "stop"),
+}
+_FAILURES: Final = {"unverified": "unconfirmed", "ineffective": "had no effect", "declined": "refused"}
 
 
 class PromptNotSent(OperatorError):
@@ -33,7 +43,7 @@ class PromptNotSent(OperatorError):
 
 
 class NoQuestion(OperatorError):
-    """{shown} asks nothing that could be answered now."""
+    """{shown} has no open question."""
 
     code = "no-question"
     exit_code = 1
@@ -45,14 +55,21 @@ class SeveralQuestions(OperatorError):
     code = "several-questions"
 
 
-@click.command(epilog="Example: wakeful session send 3f2a91bc 'run the tests again'")
-@session_argument
+@click.command(epilog="Example: wakeful send docs 'run the tests again'")
+@name_argument
 @click.argument("prompt", required=False)
 @json_option
-def send(*, session_id: SessionId, prompt: str | None, as_json: bool) -> int:
-    """Give a managed session a prompt. Without PROMPT, or for -, it is read from standard input."""
+def send(*, session_id: str, prompt: str | None, as_json: bool) -> int:
+    """Send a prompt to a managed session. Without PROMPT, or with -, it is read from standard input."""
+    from wakeful.cli.names import with_session  # noqa: PLC0415 - the help needs none of it
+
+    # Once, before the session is looked up: standard input cannot be read again.
     order = {"prompt": prompt_text("-" if prompt is None else prompt), "environ": environ()}
-    return print_action(post_action(session_id, "send", order), as_json=as_json)
+    return with_session(
+        session_id,
+        lambda found: print_action(post_action(found, "send", order), as_json=as_json),
+        acting=True,
+    )
 
 
 @click.command(epilog="Example: wakeful session questions 3f2a91bc")
@@ -67,10 +84,12 @@ def question_lines(body: bytes) -> list[str]:
     return [f"{each.id}  {each.tool}  {each.untrusted}" for each in decode_body(body, QuestionList).questions]
 
 
-@click.command(epilog="Example: wakeful session answer 3f2a91bc allow")
-@session_argument
+@click.command(epilog="Example: wakeful answer docs allow")
+@acted_session_argument
 @click.argument("reply", type=click.Choice(["allow", "deny"]))
-@click.option("--question", help="Which one, if there are several; `session questions` shows them.")
+@click.option(
+    "--question", help="Id of the question, if there are several. List them with `session questions`."
+)
 @json_option
 def answer(*, session_id: SessionId, reply: str, question: str | None, as_json: bool) -> int:
     """Answer the permission question of a managed session."""
@@ -78,45 +97,45 @@ def answer(*, session_id: SessionId, reply: str, question: str | None, as_json: 
     return print_action(post_action(session_id, "answer", body), as_json=as_json)
 
 
-@click.command(epilog="Example: wakeful session interrupt 3f2a91bc")
-@session_argument
+@click.command(epilog="Example: wakeful interrupt docs")
+@acted_session_argument
 @json_option
 def interrupt(*, session_id: SessionId, as_json: bool) -> int:
-    """Cut the running turn of a managed session short; its agent stays."""
+    """Interrupt the running turn of a managed session. Its agent stays."""
     return print_action(post_action(session_id, "interrupt"), as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful session resume 3f2a91bc")
-@session_argument
+@acted_session_argument
 @json_option
 def resume(*, session_id: SessionId, as_json: bool) -> int:
-    """Continue a managed session whose agent is gone, with this command's environment."""
+    """Resume a managed session whose agent ended, with this command's environment."""
     return print_action(post_action(session_id, "resume", {"environ": environ()}), as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful session stop 3f2a91bc")
-@session_argument
+@acted_session_argument
 @json_option
 def stop(*, session_id: SessionId, as_json: bool) -> int:
-    """End a managed session's agent, gently first, and the tools it left behind. Nothing revives it."""
+    """Stop a managed session's agent and the tools it left running. It is not resumed automatically."""
     return print_action(post_action(session_id, "stop"), as_json=as_json)
 
 
-@click.command(epilog="Example: wakeful session adopt 3f2a91bc --name fox")
-@session_argument
-@click.option("--name", metavar="NAME", help="What to call it from now on; the name it is woken by.")
+@click.command(epilog="Example: wakeful adopt api --name fox")
+@acted_session_argument
+@click.option("--name", metavar="NAME", help="New name of the session.")
 @json_option
 def adopt(*, session_id: SessionId, name: str | None, as_json: bool) -> int:
-    """Hand a session over: from now on Wakeful may act on it."""
-    return _print_managed(post_action(session_id, "adopt", {"name": name}), "is managed now", as_json=as_json)
+    """Let Wakeful act on a session that you started."""
+    return _print_managed(post_action(session_id, "adopt", {"name": name}), "is now managed", as_json=as_json)
 
 
-@click.command(epilog="Example: wakeful session release 3f2a91bc")
-@session_argument
+@click.command(epilog="Example: wakeful release fox")
+@acted_session_argument
 @json_option
 def release(*, session_id: SessionId, as_json: bool) -> int:
-    """Take a session back: Wakeful goes on watching it and touches it no more. Its agent goes on."""
-    return _print_managed(post_action(session_id, "release"), "is only watched now", as_json=as_json)
+    """Let Wakeful only watch a session again. Its agent keeps running."""
+    return _print_managed(post_action(session_id, "release"), "is now watched only", as_json=as_json)
 
 
 def post_action(session_id: SessionId, act: str, body: Any = None) -> DaemonAnswer:
@@ -129,7 +148,7 @@ def prompt_text(given: str) -> str:
     raw = sys.stdin.buffer.read(PROMPT_BYTES_MAX + 1) if given == "-" else os.fsencode(given)
     if len(raw) > PROMPT_BYTES_MAX:
         raise PromptNotSent(
-            reason=f"it has more than {PROMPT_BYTES_MAX:,} bytes; write it to a file and name that"
+            reason=f"it has more than {PROMPT_BYTES_MAX:,} bytes; write it to a file and send the file's path"
         )
     try:
         text = raw.decode()
@@ -151,7 +170,15 @@ def print_action(answer: DaemonAnswer, *, as_json: bool) -> int:
 
 def action_lines(body: bytes) -> list[str]:
     action = decode_json(body)
-    return [f"{action['session_id']}: {action['act']} {action['outcome']}: {action['words']}"]
+    return [f"{action['session_id']}: {action_text(action['act'], action['outcome'], action['words'])}"]
+
+
+def action_text(act: str, outcome: str, words: str) -> str:
+    """The result of an action: `stopped (…)`, or `stop refused: …`."""
+    done, name = _ACTIONS.get(act, (f"{act} done", act))
+    if outcome in _FAILURES:
+        return f"{name} {_FAILURES[outcome]}: {words}"
+    return words if words.startswith(done) else f"{done} ({words})"
 
 
 def _is_text(value: str) -> bool:
@@ -182,11 +209,11 @@ def _print_managed(answer: DaemonAnswer, words: str, *, as_json: bool) -> int:
 
 
 @click.command(epilog="Example: wakeful session repair 3f2a91bc --dry-run")
-@session_argument
-@click.option("--dry-run", is_flag=True, help="Only say what would be mended.")
+@acted_session_argument
+@click.option("--dry-run", is_flag=True, help="Show the repairs without making them.")
 @json_option
 def repair(*, session_id: SessionId, dry_run: bool, as_json: bool) -> int:
-    """Mend what is stored of a session after an unclean exit. What would be mended is shown first."""
+    """Repair a session's stored record after a crash. Shows the changes first."""
     if as_json:
         answer = post_action(session_id, "repair", {"dry_run": dry_run})
         print_json(answer.body)

@@ -18,9 +18,9 @@ from wakeful.judging.session_record import SessionRecord
 from wakeful.views.records import Overview
 
 MODES: Final = {
-    "observe": "acts on nothing",
-    "mine": "heals what it was given, only reports what it found",
-    "all": "heals every session it finds",
+    "observe": "observe (takes no action)",
+    "mine": "managed-only (acts on sessions you started or adopted through Wakeful)",
+    "all": "all (acts on every session)",
 }
 
 
@@ -31,7 +31,7 @@ _PROBLEM_STATES: Final = frozenset({AgentState.STALE, AgentState.UNKNOWN, AgentS
 @click.command(epilog="Example: wakeful status --json")
 @json_option
 def status(*, as_json: bool) -> int:
-    """Say in which mode Wakeful runs, where it listens, what it sees late, and who needs you."""
+    """Show the mode, listeners, slow log sources, and sessions that need you."""
     if as_json:
         print_json(read(lambda reader: reader.overview()).body)
         return 0
@@ -49,7 +49,7 @@ def overview_lines(overview: Overview, records: list[SessionRecord], older: int)
     """A pause first, then the mode: together they say what Wakeful may touch."""
     daemon = overview.daemon
     yield from pause_lines(daemon.paused)
-    yield f"mode       {overview.mode}: {MODES.get(overview.mode, '')}"
+    yield f"mode       {MODES.get(overview.mode, overview.mode)}"
     if daemon.listening:
         yield f"listening  {', '.join(daemon.listening)}"
     for source in daemon.eyes:

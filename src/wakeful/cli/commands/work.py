@@ -39,7 +39,7 @@ def list_lines(body: bytes) -> list[str]:
     """A table of works, and how to get the next page."""
     page = decode_body(body, WorkList)
     if not page.works:
-        return ["no work"]
+        return ["no tasks"]
     rows = [_HEADERS, *map(_cells, page.works)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
@@ -52,18 +52,18 @@ def run_lines(body: bytes) -> list[str]:
     """The claimed run, and the command that completes it."""
     run = decode_body(body, ClaimedRun).run
     if run is None:
-        return ["no work is due"]
+        return ["no task is due"]
     return [
-        plain(f"{run.work_id} is yours until {run.lease_until}, epoch {run.epoch}"),
+        plain(f"{run.work_id} is claimed until {run.lease_until}, epoch {run.epoch}"),
         plain(f"session: {run.session_id or '-'}"),
         plain(f"prompt: {run.prompt}"),
-        f"then: wakeful work complete {plain(run.work_id)} --epoch {run.epoch}",
+        f"when done: wakeful work complete {plain(run.work_id)} --epoch {run.epoch}",
     ]
 
 
 def renewed_lines(body: bytes) -> list[str]:
     lease = decode_body(body, RenewedLease)
-    return [plain(f"yours until {lease.lease_until}, epoch {lease.epoch}")]
+    return [plain(f"claimed until {lease.lease_until}, epoch {lease.epoch}")]
 
 
 def lease_lines(body: bytes) -> list[str]:
@@ -71,9 +71,9 @@ def lease_lines(body: bytes) -> list[str]:
     lease = decode_body(body, LeaseRecord)
     id_ = plain(lease.session_id)
     return [
-        plain(f"{id_} is yours until {lease.lease_until}, epoch {lease.epoch}"),
-        f"keep it: wakeful session claim {id_} --epoch {lease.epoch}",
-        f"give it back: wakeful session yield {id_} --epoch {lease.epoch}",
+        plain(f"{id_} is claimed until {lease.lease_until}, epoch {lease.epoch}"),
+        f"renew: wakeful session claim {id_} --epoch {lease.epoch}",
+        f"release: wakeful session yield {id_} --epoch {lease.epoch}",
     ]
 
 
@@ -89,15 +89,13 @@ def _cells(work: WorkRecord) -> tuple[str, ...]:
 
 _MODULE: Final = "wakeful.cli.commands.work"
 COMMANDS: Final = {
-    "add": CommandEntry("Ask", f"{_MODULE}:add", "Keep a work until somebody claims it"),
-    "list": CommandEntry("Ask", f"{_MODULE}:list_works", "Every work, oldest first"),
-    "show": CommandEntry("Ask", f"{_MODULE}:show", "One work with its prompt and attempts"),
-    "claim": CommandEntry(
-        "Do", f"{_MODULE}:claim", "Begin an attempt of the oldest work; exit 1: none is due"
-    ),
-    "heartbeat": CommandEntry("Do", f"{_MODULE}:heartbeat", "Keep the lease of a run"),
-    "complete": CommandEntry("Do", f"{_MODULE}:complete", "The run succeeded"),
-    "fail": CommandEntry("Do", f"{_MODULE}:fail", "The run failed"),
+    "add": CommandEntry("Ask", f"{_MODULE}:add", "Add a task"),
+    "list": CommandEntry("Ask", f"{_MODULE}:list_works", "List tasks, oldest first"),
+    "show": CommandEntry("Ask", f"{_MODULE}:show", "Show a task with its prompt and attempts"),
+    "claim": CommandEntry("Do", f"{_MODULE}:claim", "Claim the oldest task; exit 1: none is due"),
+    "heartbeat": CommandEntry("Do", f"{_MODULE}:heartbeat", "Renew the lease of a run"),
+    "complete": CommandEntry("Do", f"{_MODULE}:complete", "Report success"),
+    "fail": CommandEntry("Do", f"{_MODULE}:fail", "Report failure"),
 }
 KEY_CHARS_MAX: Final = 200
 # The most that the store keeps of one work.
@@ -105,19 +103,19 @@ PROMPT_BYTES_MAX: Final = 1_000_000
 
 
 class BadKeyOption(OperatorError):
-    """{shown!r} is no key: printable ASCII, 200 characters at most."""
+    """Invalid idempotency key {shown!r}: use printable ASCII, 200 characters at most."""
 
     code = "bad-idempotency-key"
 
 
 class PromptEmpty(OperatorError):
-    """The prompt is empty: say what is to be done."""
+    """The prompt is empty. Write what the agent should do."""
 
     code = "prompt-empty"
 
 
 class PromptTooLong(OperatorError):
-    """The prompt has more than {bytes_max:,} bytes. Put it into a file the agent can read, and name that."""
+    """The prompt has more than {bytes_max:,} bytes. Write it to a file and send the file's path."""
 
     code = "prompt-too-long"
 
@@ -126,7 +124,7 @@ class PromptTooLong(OperatorError):
     cls=LazyGroup, entries=COMMANDS, epilog="Example: wakeful work add --project shop 'fix the build'"
 )
 def work() -> None:
-    """Hand out work. A claimed run has a lease: heartbeat within it, then complete or fail with its epoch."""
+    """Task queue for workers. A claim has a lease: send heartbeats, then complete or fail the run with its epoch."""
 
 
 def text(value: str) -> str:
@@ -141,18 +139,18 @@ def work_argument(command: Command) -> Command:
 
 def owner_option(command: Command) -> Command:
     return click.option(
-        "--owner", type=text, metavar="NAME", help="Who claims. Default: the process that calls."
+        "--owner", type=text, metavar="NAME", help="Name of the worker. Default: host and calling process."
     )(command)
 
 
 def ttl_option(command: Command) -> Command:
     return click.option(
-        "--ttl", metavar="TIME", default="60s", show_default=True, help="How long the lease lasts."
+        "--ttl", metavar="TIME", default="60s", show_default=True, help="Length of the lease."
     )(command)
 
 
 def epoch_option(command: Command) -> Command:
-    return click.option("--epoch", type=WholeNumber(1), required=True, help="The epoch the claim gave you.")(
+    return click.option("--epoch", type=WholeNumber(1), required=True, help="The epoch from the claim.")(
         command
     )
 
@@ -160,17 +158,17 @@ def epoch_option(command: Command) -> Command:
 @click.command(epilog="Example: wakeful work add --session 3f2a91bc 'now run the tests'")
 @click.argument("prompt", type=text)
 @click.option(
-    "--project", type=text, metavar="P", default="", help="Whose work it is; workers may claim by it."
+    "--project", type=text, metavar="P", default="", help="Project of the task; workers can claim by project."
 )
 @click.option(
-    "--session", type=parse_session_id, metavar="ID", help="The conversation it continues. Default: none."
+    "--session", type=parse_session_id, metavar="ID", help="The session to continue. Default: none."
 )
+@click.option("--context", type=text, metavar="TEXT", default="", help="Extra information for the worker.")
 @click.option(
-    "--context", type=text, metavar="TEXT", default="", help="What the worker should know besides the prompt."
+    "--attempts", type=WholeNumber(1, 10), default=1, show_default=True, help="Maximum number of attempts."
 )
-@click.option("--attempts", type=WholeNumber(1, 10), default=1, show_default=True, help="Its whole budget.")
-@click.option("--in", "delay", metavar="TIME", help="Not before that time has passed, like 10m.")
-@click.option("--key", metavar="KEY", help="However often this is said with one key, there is one work.")
+@click.option("--in", "delay", metavar="TIME", help="Delay before it is due, like 10m.")
+@click.option("--key", metavar="KEY", help="Repeated requests with one key add one task.")
 @json_option
 def add(
     *,
@@ -183,7 +181,7 @@ def add(
     key: str | None,
     as_json: bool,
 ) -> int:
-    """Keep a work until somebody claims it. PROMPT - reads it from standard input."""
+    """Add a task for workers to claim. PROMPT - reads it from standard input."""
     order = {
         "prompt": _read_prompt(prompt),
         "project": project,
@@ -198,13 +196,15 @@ def add(
 
 @click.command("list", epilog="Example: wakeful work list --state pending --json")
 @click.option(
-    "--state", type=click.Choice([each.value for each in WorkState]), help="Only works in this state."
+    "--state", type=click.Choice([each.value for each in WorkState]), help="Only tasks in this state."
 )
 @click.option("--limit", type=WholeNumber(1, 1000), default=100, show_default=True)
-@click.option("--after", type=WholeNumber(0), default=0, help="Go on from the next_cursor of the last page.")
+@click.option(
+    "--after", type=WholeNumber(0), default=0, help="Continue after the next_cursor of the last page."
+)
 @json_option
 def list_works(*, state: str | None, limit: int, after: int, as_json: bool) -> int:
-    """List works, oldest first."""
+    """List tasks, oldest first."""
     query = {"limit": limit, "after": after, **({"state": state} if state else {})}
     return print_list(own_daemon().get("/api/work?" + urlencode(query)), list_lines, as_json=as_json)
 
@@ -213,17 +213,17 @@ def list_works(*, state: str | None, limit: int, after: int, as_json: bool) -> i
 @work_argument
 @json_option
 def show(*, work_id: WorkId, as_json: bool) -> int:
-    """Show a work with its whole prompt and every attempt."""
+    """Show a task with its whole prompt and every attempt."""
     return print_answer(own_daemon().get(f"/api/work/{work_id}"), record_lines, as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful work claim --project shop --json")
-@click.option("--project", type=text, metavar="P", help="Only work of this project.")
+@click.option("--project", type=text, metavar="P", help="Only tasks of this project.")
 @owner_option
 @ttl_option
 @json_option
 def claim(*, project: str | None, owner: str | None, ttl: str, as_json: bool) -> int:
-    """Begin an attempt of the oldest work that is due. Exit 0: here it is, 1: there is none."""
+    """Claim the oldest task that is due. Exit 0: claimed, 1: none is due."""
     order = {"owner": owner or caller_name(), "project": project, "ttl_seconds": parse_duration(ttl)}
     return print_answer(post("/api/work/claim", order), run_lines, as_json=as_json)
 
@@ -234,7 +234,7 @@ def claim(*, project: str | None, owner: str | None, ttl: str, as_json: bool) ->
 @ttl_option
 @json_option
 def heartbeat(*, work_id: WorkId, epoch: int, ttl: str, as_json: bool) -> int:
-    """Keep the lease of a run. Exit 1: it is lost, stop working."""
+    """Renew the lease of a run. Exit 1: the lease is lost; stop working."""
     order = {"epoch": epoch, "ttl_seconds": parse_duration(ttl)}
     return print_answer(post(f"/api/work/{work_id}/heartbeat", order), renewed_lines, as_json=as_json)
 
@@ -242,10 +242,10 @@ def heartbeat(*, work_id: WorkId, epoch: int, ttl: str, as_json: bool) -> int:
 @click.command(epilog="Example: wakeful work complete w-5d41402abc4b2a76 --epoch 1 --result 'build is green'")
 @work_argument
 @epoch_option
-@click.option("--result", type=text, metavar="TEXT", default="", help="What came of it.")
+@click.option("--result", type=text, metavar="TEXT", default="", help="Result of the run.")
 @json_option
 def complete(*, work_id: WorkId, epoch: int, result: str, as_json: bool) -> int:
-    """Say that a run succeeded. Exit 1: the lease is lost and nothing was changed."""
+    """Report that a run succeeded. Exit 1: the lease is lost and nothing was changed."""
     order = {"epoch": epoch, "result": result}
     return print_answer(post(f"/api/work/{work_id}/complete", order), work_lines, as_json=as_json)
 
@@ -256,7 +256,7 @@ def complete(*, work_id: WorkId, epoch: int, result: str, as_json: bool) -> int:
 @click.option("--reason", type=text, metavar="TEXT", default="", help="Why.")
 @json_option
 def fail(*, work_id: WorkId, epoch: int, reason: str, as_json: bool) -> int:
-    """Say that a run failed: it is pending again while it has attempts left. Exit 1: the lease is lost."""
+    """Report that a run failed. The task is pending again while attempts are left. Exit 1: the lease is lost."""
     order = {"epoch": epoch, "reason": reason}
     return print_answer(post(f"/api/work/{work_id}/fail", order), work_lines, as_json=as_json)
 

@@ -34,13 +34,13 @@ TICK_SECONDS: Final = 0.25
 _ASKING_AGENT: Final = "asks-you"
 _NEXT_STEPS: Final = (
     "Now your own agents:",
-    "  wakeful up    watch every session of this machine, until Ctrl-C",
-    "  wakeful ls    who works, who waits for you, who is gone",
+    "  wakeful up    start the daemon, until Ctrl-C",
+    "  wakeful ls    list your sessions and their state",
 )
 
 
 class DaemonLost(WorldError):
-    """The demo's daemon ended while it was watched."""
+    """The demo's daemon stopped unexpectedly."""
 
     code = "demo-daemon-lost"
 
@@ -93,7 +93,7 @@ def _play(environment: DemoEnvironment, length_seconds: float, ending: StopSigna
     """Start everything, then watch until the time is up or a signal arrives."""
     pace = length_seconds / FULL_SECONDS
     _print_progress(
-        f"Nothing of yours is touched: all of it lives in {environment.folder}\nstarting a daemon … "
+        f"The demo does not touch your sessions. Its folder: {environment.folder}\nstarting a daemon … "
     )
     environment.start_daemon(gave_up=lambda: ending.is_set)
     if ending.is_set:
@@ -184,7 +184,7 @@ def _open_feed(environment: DemoEnvironment) -> Iterator[FeedClient]:
 
 
 def _headline(environment: DemoEnvironment, pace: float) -> list[str]:
-    patience = f"Silence counts after {SILENCE_SECONDS * pace:.0f} s here; Wakeful's own default is 10 min."
+    patience = f"The demo reports silence after {SILENCE_SECONDS * pace:.0f} s; Wakeful's default is 10 min."
     notes = (
         [f"({environment.tmux_problem}: gets-killed runs without a terminal)"]
         if environment.tmux_problem
@@ -208,8 +208,8 @@ def _print_summary(environment: DemoEnvironment, table: DemoTable) -> None:
     print_line(
         f"At the end: {', '.join(f'{count} {each}' for each, count in verdicts.items()) or 'nothing yet'}."
     )
-    gone = "All of it is gone again: every process, the tmux server, the folder."
-    left = f"Everything was ended, but {environment.folder} could not be removed."
+    gone = "Demo removed: all processes, the tmux server and the folder."
+    left = f"All processes have ended, but {environment.folder} could not be removed."
     print_line(left if environment.folder.exists() else gone)
     print_line()
     for line in _NEXT_STEPS:

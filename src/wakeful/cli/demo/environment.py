@@ -36,7 +36,7 @@ _FOREIGN_PREFIXES: Final = ("CLAUDE", "CODEX_", "WAKEFUL_", "TMUX", "XDG_")
 
 
 class DaemonDidNotStart(WorldError):
-    """The demo's daemon did not come up: {words}"""
+    """The demo's daemon did not start: {words}"""
 
     code = "demo-daemon-down"
 
@@ -76,7 +76,7 @@ class DemoEnvironment:
         while DaemonClient(self.paths).running_pid() is None and not gave_up():
             if self._daemon.poll() is not None or time.monotonic() > deadline:
                 words = log.read_text(errors="replace").splitlines()[-_LOG_LINES_SHOWN_MAX:]
-                raise DaemonDidNotStart(words=" / ".join(words) or "it said nothing")
+                raise DaemonDidNotStart(words=" / ".join(words) or "no output")
             time.sleep(_POLL_SECONDS)
 
     def start_agent(self, demo_agent: DemoAgent) -> str:

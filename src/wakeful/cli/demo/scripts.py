@@ -124,22 +124,22 @@ def verdict_reason(record: SessionRecord, now_wall: float) -> str:
     if record.findings:
         return _finding_reason(record.findings[0], now_wall)
     if record.state is State.WAITING:
-        return "It asks you: no alarm however long it waits, but only you can answer."
+        return "Waiting for you: no alarm, but only you can answer."
     if record.expected_waits:
         return _wait_reason(record, record.expected_waits[0], now_wall)
-    return "Its turn is over. Silence means nothing now."
+    return "Turn finished. Silence is normal now."
 
 
 def _finding_reason(finding: FindingRecord, now_wall: float) -> str:
     if finding.code is FindingCode.AGENT_EXITED:
-        return f"tmux is alive, the agent is gone{_orphans_reason(finding)}."
+        return f"The agent died, tmux is alive{_orphans_reason(finding)}."
     if finding.code is FindingCode.SESSION_DEAD:
-        return f"Its process is gone in the middle of a turn{_orphans_reason(finding)}."
+        return f"The process died during a turn{_orphans_reason(finding)}."
     if finding.code is FindingCode.LOOP:
-        return f"Busy, yet nowhere: {finding.summary}."
+        return f"Looping: {finding.summary}."
     if finding.code is FindingCode.SILENT:
         quiet_seconds = now_wall - _wall(finding.since)
-        return f"No word for {quiet_seconds:.0f} s, and nothing runs that could excuse it."
+        return f"Silent for {quiet_seconds:.0f} s, and nothing is running."
     return f"{finding.summary}."
 
 
@@ -152,13 +152,13 @@ def _wait_reason(record: SessionRecord, wait: WaitRecord, now_wall: float) -> st
     quiet_seconds = now_wall - _wall(record.last_activity_at or wait.since)
     declared = _DECLARED.search(wait.evidence)
     if declared is not None and int(declared[1]) > _BASH_TIMEOUT_SECONDS:
-        return f"Its call may run {declared[1]} s by its own timeout: so long its silence is no alarm."
+        return f"A call with a timeout of {declared[1]} s is running: no alarm until then."
     if quiet_seconds < _QUIET_SECONDS_MIN:
-        return "Calls start and come back: a healthy turn."
+        return "Calls start and finish: a healthy turn."
     if wait.kind is WaitKind.TOOL:
-        return f"Its call has been open for {quiet_seconds:.0f} s; calls may take their time."
+        return f"A call has been running for {quiet_seconds:.0f} s; no alarm yet."
     left_seconds = max(0.0, _wall(wait.until or record.judged_at) - now_wall)
-    return f"No word from the model for {quiet_seconds:.0f} s; {left_seconds:.0f} s more may be thinking."
+    return f"The model has been silent for {quiet_seconds:.0f} s; alarm in {left_seconds:.0f} s."
 
 
 def _wall(stamp: str) -> float:

@@ -24,6 +24,7 @@ from wakeful.client.client import DaemonClient
 from wakeful.config.load import LoadedConfig
 from wakeful.config.schema import KEYS, ConfigError
 from wakeful.core.errors import OperatorError, WakefulError
+from wakeful.core.labels import label
 from wakeful.core.redaction import Redactor
 
 LOG_BYTES_MAX: Final = 256 * 1024
@@ -57,7 +58,7 @@ def write_bundle(path: str, context: CheckContext, checks: bytes) -> Iterator[st
             member = tarfile.TarInfo(f"wakeful-bundle/{name}")
             member.size, member.mode, member.mtime = len(content), 0o600, int(wall_now())
             archive.addfile(member, io.BytesIO(content))
-    yield f"packed {count} files into {path}: secrets were cut out, but read it before you send it"
+    yield f"packed {count} files into {path}. Secrets are redacted; check the archive before you send it"
 
 
 def _contents(context: CheckContext, scrub: Redactor, checks: bytes) -> Iterator[tuple[str, bytes]]:
@@ -67,7 +68,11 @@ def _contents(context: CheckContext, scrub: Redactor, checks: bytes) -> Iterator
     for name, target in FETCHED_TARGETS.items():
         yield name, scrub.redact_json(_fetch(context, target))
     for log in _logs(Path(context.places.logs)):
-        yield f"logs/{log.name}", scrub.redact_text(_tail_of(log)).encode("utf-8", "replace")
+        # Agents can write there, so a name is as much from outside as a content.
+        yield (
+            f"logs/{label(scrub.redact_text(log.name)) or '-'}",
+            scrub.redact_text(_tail_of(log)).encode("utf-8", "replace"),
+        )
 
 
 def _versions() -> bytes:
@@ -86,7 +91,7 @@ def _fetch(context: CheckContext, target: str) -> bytes:
     try:
         return DaemonClient(context.places).get(target).body
     except WakefulError as problem:
-        return msgspec.json.encode({"not told": str(problem)})
+        return msgspec.json.encode({"unavailable": str(problem)})
 
 
 def _logs(folder: Path) -> list[Path]:

@@ -47,17 +47,19 @@ def hook_check(client: str) -> Callable[[CheckContext], CheckResult]:
 
 def _grade_hooks(client: str, state: HookState) -> CheckResult:
     if state.trouble:
-        return warn(f"{state.path}: {state.trouble}", f"wakeful hooks install {client}: prints what to add")
+        return warn(
+            f"{state.path}: {state.trouble}", f"wakeful hooks install {client}: prints the lines to add"
+        )
     if not state.is_installed:
-        return ok(f"not installed (`wakeful hooks install {client}`: what it asks a person is known at once)")
+        return ok(f"not installed (`wakeful hooks install {client}`: instant permission alerts)")
     if not state.is_current:
         return warn("installed for another state folder or version", f"wakeful hooks install {client}")
     if state.fired_at is not None:
-        return ok(f"installed, a report came at {iso(state.fired_at)}")
+        return ok(f"installed, last report at {iso(state.fired_at)}")
     if client == "codex":
         # Codex skips hooks that are not trusted and reports nothing.
-        return warn("installed, never fired: trust it in /hooks", "start codex, type /hooks and trust it")
-    return ok("installed, no report yet: sessions that start from now on report")
+        return warn("installed, but not trusted or never run", "start codex, type /hooks and trust them")
+    return ok("installed, no report yet: only new sessions report")
 
 
 TMUX_SECONDS_MAX: Final = 3.0
@@ -74,7 +76,7 @@ _VERSION: Final = re.compile(r"\d+\.\d+\.\d+[\w.-]*")
 _WATCHES: Final = Path("/proc/sys/fs/inotify/max_user_watches")
 
 
-NO_FILE: Final = "no file: every key has its default (`wakeful config init` writes one)"
+NO_FILE: Final = "no file, all defaults (`wakeful config init` writes one)"
 
 
 def system(_context: CheckContext) -> CheckResult:
@@ -89,7 +91,7 @@ def configuration(context: CheckContext) -> CheckResult:
     read = _files_of_daemon(context)
     if read is not None and read != files:
         words = ", ".join(read) or "no file"
-        return warn(f"{_format_files(files)}; but the daemon reads {words}", "wakeful down, then wakeful up")
+        return warn(f"{_format_files(files)}; but the daemon uses {words}", "wakeful down, then wakeful up")
     ignored = _ignored_config(context)
     if ignored is not None:
         others = f"{', '.join(files)}; " if files else ""
@@ -138,11 +140,12 @@ def _files_of_daemon(context: CheckContext) -> tuple[str, ...] | None:
 
 def heartbeats(context: CheckContext) -> CheckResult:
     """The files of agents in this folder and in the folders of the agents that are configured."""
-    from wakeful.daemon import heartbeat as files  # noqa: PLC0415 - imports YAML
+    from wakeful.daemon.heartbeat import bounds_of  # noqa: PLC0415
+    from wakeful.heartbeat import file as files  # noqa: PLC0415 - imports YAML
 
     if isinstance(context.loaded, ConfigError):
-        return ok("not looked at: the configuration is wrong")
-    bounds = files.bounds_of(context.loaded.config.heartbeat)
+        return ok("not checked: the configuration is invalid")
+    bounds = bounds_of(context.loaded.config.heartbeat)
     for path in _heartbeat_files(context.loaded.config):
         place = files.heartbeat_path_from(str(path), context.places.state_dir)
         if place is None:
@@ -151,10 +154,10 @@ def heartbeats(context: CheckContext) -> CheckResult:
             content = files.read_heartbeat(place, bounds)
             if not TrustFile(context.places.trust_file).is_trusted(place.path, content):
                 advice = f"read it, then run `wakeful config trust {shlex.quote(place.path)}`"
-                return warn(f"{plain(place.path)}: not trusted, so it wakes no agent", advice)
+                return warn(f"{plain(place.path)}: not trusted, so it cannot wake its agent", advice)
         except OperatorError as problem:
-            return warn(str(problem), "mend it, or remove it")
-    return ok("each one in this folder and in the folders of agents is trusted")
+            return warn(str(problem), "fix it or remove it")
+    return ok("all files in this folder and in agents' folders are trusted")
 
 
 def _heartbeat_files(config: Config) -> Iterator[Path]:
@@ -170,23 +173,22 @@ def state_folder(context: CheckContext) -> CheckResult:
     if not home.exists():
         above = next(parent for parent in home.parents if parent.exists())
         if os.access(above, os.W_OK):
-            return ok(f"{home} will be made by `wakeful up`")
-        return fail(f"{above} cannot be written to", USE_OTHER_STATE_FOLDER)
+            return ok(f"{home}: `wakeful up` creates it")
+        return fail(f"{above} is not writable", USE_OTHER_STATE_FOLDER)
     found = home.stat()
     if found.st_uid != os.geteuid():
-        return fail(f"{home} is another user's", USE_OTHER_STATE_FOLDER)
+        return fail(f"{home} belongs to another user", USE_OTHER_STATE_FOLDER)
     if stat.S_IMODE(found.st_mode) & 0o077:
         # The target of a link is not to be changed.
         return fail(
-            f"{home} is open to others", USE_OTHER_STATE_FOLDER if home.is_symlink() else f"chmod 700 {home}"
+            f"{home} is accessible to other users",
+            USE_OTHER_STATE_FOLDER if home.is_symlink() else f"chmod 700 {home}",
         )
     if os.statvfs(home).f_flag & os.ST_RDONLY:
-        return fail(
-            f"{home} is on a read-only file system", f"make that writable, or {USE_OTHER_STATE_FOLDER}"
-        )
+        return fail(f"{home} is on a read-only file system", f"make it writable, or {USE_OTHER_STATE_FOLDER}")
     if not os.access(home, os.W_OK):
         return fail(
-            f"{home} cannot be written to",
+            f"{home} is not writable",
             USE_OTHER_STATE_FOLDER if home.is_symlink() else f"chmod 700 {home}",
         )
     return ok(str(home))
@@ -199,31 +201,31 @@ def daemon(context: CheckContext) -> CheckResult:
     try:
         pid = DaemonClient(context.places).get("/healthz").server_pid
     except DaemonNotRunning:
-        stale = " and left its socket behind" if Path(path).exists() else ""
-        return warn(f"does not run{stale}", "wakeful up --detach")
+        stale = "; its old socket file is left" if Path(path).exists() else ""
+        return warn(f"not running{stale}", "wakeful up --detach")
     except WorldError as problem:
         return fail(str(problem), "wakeful down, then wakeful up")
-    return ok(f"answers at {path} (pid {pid})")
+    return ok(f"running at {path} (pid {pid})")
 
 
 # What to do about a source that leaves something out, by words of its reason.
 _LEFT_OUT_HINTS: Final = (
-    ("(permission)", "let this user read what it cannot"),
+    ("(permission)", "give this user read permission"),
     (
         "too long to be read",
-        "move it below a shorter path: no program can open a path of more than 4,095 bytes",
+        "move it to a path of at most 4,095 bytes",
     ),
-    ("symbolic link", "put the log itself there: no link is followed"),
-    ("no regular file", "remove what is no file"),
-    ("(input/output error)", "look at the disk"),
-    ("hook reports were dropped", "find the program that writes so many files into the folder spool"),
+    ("symbolic link", "replace the link with the log file: links are not followed"),
+    ("no regular file", "remove everything that is not a file"),
+    ("(input/output error)", "check the disk"),
+    ("hook reports were dropped", "find the program that writes too many files into the spool folder"),
 )
 
 
 def _hints(left_out: str) -> str:
     """What to do; entries of processes that are no client need nothing."""
     found = [hint for reason, hint in _LEFT_OUT_HINTS if reason in left_out]
-    return "; ".join(found) or ("ignore what is no client's" if left_out else "")
+    return "; ".join(found) or ("ignore files that no client wrote" if left_out else "")
 
 
 def log_sources(context: CheckContext) -> CheckResult:
@@ -231,44 +233,48 @@ def log_sources(context: CheckContext) -> CheckResult:
         answer = DaemonClient(context.places).get("/api/status").body
         sources = decode_json(answer, Overview).daemon.eyes
     except WorldError:
-        return ok("nothing is watched while no daemon runs")
+        return ok("the daemon is not running, so nothing is watched")
     except msgspec.DecodeError:
-        return warn("the daemon is of another version", "wakeful down, then wakeful up")
+        return warn("the daemon runs another version", "wakeful down, then wakeful up")
     late = [f"{each.name}: {each.slow}" for each in sources if each.slow]
-    left_out = [f"{each.name} leaves out {each.left_out}" for each in sources if each.left_out]
+    left_out = [f"{each.name} skips {each.left_out}" for each in sources if each.left_out]
     if late or left_out:
         return warn("; ".join((*late, *left_out)), _hints("; ".join(left_out)))
-    return ok(f"{len(sources)} are told of every change")
+    return ok(f"{len(sources)} report every change")
 
 
 def token(context: CheckContext) -> CheckResult:
     path = Path(context.places.token)
     if path.is_symlink():
         return fail(
-            f"{path} is a symbolic link, which is never followed", f"rm {path}; a start makes a new one"
+            f"{path} is a symbolic link; links are not followed",
+            f"rm {path}; the next start creates a new one",
         )
     if not path.exists():
-        return ok("will be made by `wakeful up`")
+        return ok("`wakeful up` creates it")
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        return fail(f"{path} can be read by others", f"rm {path}, then start anew: it is no secret any more")
-    return ok("readable by you alone")
+        return fail(
+            f"{path} is readable by other users",
+            f"rm {path}, then restart Wakeful: the token is no longer secret",
+        )
+    return ok("readable only by you")
 
 
 def database(context: CheckContext) -> CheckResult:
     path = Path(context.places.database)
     if not path.exists():
-        return ok("will be made by `wakeful up`")
+        return ok("`wakeful up` creates it")
     try:
         return ok(f"readable, tables of version {read_store_version(path)}")
     except WakefulError as problem:
-        away = f"or move {path} away: `wakeful up` makes a new one"
-        return fail(str(problem), "let this user read it" if problem.retryable else away)
+        away = f"or move {path} away: `wakeful up` creates a new one"
+        return fail(str(problem), "give this user read permission" if problem.retryable else away)
 
 
 def tmux(_context: CheckContext) -> CheckResult:
     program = shutil.which("tmux")
     if program is None:
-        return warn("not installed", "install tmux if your agents are to run in it")
+        return warn("not installed", "install tmux if you want to run agents in it")
     try:
         answer = subprocess.run(
             [program, "-V"],
@@ -292,7 +298,8 @@ def inotify(context: CheckContext) -> CheckResult:
     if folders <= watches_max * WATCHES_SHARE_MAX:
         return ok(said)
     return warn(
-        f"{said}: some are seen late", f"sudo sysctl fs.inotify.max_user_watches={max(folders * 2, 524_288)}"
+        f"{said}: some changes are seen late",
+        f"sudo sysctl fs.inotify.max_user_watches={max(folders * 2, 524_288)}",
     )
 
 
@@ -369,5 +376,7 @@ def run_checks(context: CheckContext) -> dict[str, CheckResult]:
         try:
             found[name] = check(context)
         except OSError as problem:
-            found[name] = fail(f"{problem.filename or ''}: {problem.strerror}", "let this user read it")
+            found[name] = fail(
+                f"{problem.filename or ''}: {problem.strerror}", "give this user read permission"
+            )
     return found

@@ -20,12 +20,10 @@ _COLOURS: Final = {Grade.OK: "green", Grade.WARN: "yellow", Grade.FAIL: "red"}
 
 
 @click.command(epilog="Example: wakeful doctor --bundle wakeful-trouble.tar.gz")
-@click.option(
-    "--bundle", metavar="FILE.tar.gz", help="Also pack what somebody needs who helps you, redacted."
-)
+@click.option("--bundle", metavar="FILE.tar.gz", help="Also write a redacted support bundle.")
 @json_option
 def doctor(*, bundle: str | None, as_json: bool) -> int:
-    """Check this machine. Exit 1 if something is wrong; each line says what to do."""
+    """Check this machine. Exit 1 if something is wrong. Each line shows what to do."""
     context = CheckContext(StatePaths.from_environ(os.environ), os.environ, _load_config())
     found = run_checks(context)
     well = all(finding.grade is not Grade.FAIL for finding in found.values())

@@ -85,14 +85,14 @@ def clock(context: CheckContext) -> CheckResult:
     ahead_seconds = _newest_write(Path(context.places.state_dir)) - wall_now()
     if ahead_seconds > FUTURE_SECONDS_MAX:
         return warn(
-            f"files of the state folder are {ahead_seconds:,.0f} s newer than now: it was set back",
-            "set it right; ages are wrong until then",
+            f"set back: files of the state folder are {ahead_seconds:,.0f} s newer than now",
+            "correct the clock; ages are wrong until then",
         )
     answer = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
     synchronised = None if answer < 0 else answer != _CLOCK_NOT_SYNCHRONISED
     if synchronised is False:
-        return warn("nobody keeps it right", "timedatectl set-ntp true")
-    return ok("kept right" if synchronised else "the kernel does not say whether it is kept right")
+        return warn("not synchronised (NTP off)", "timedatectl set-ntp true")
+    return ok("synchronised" if synchronised else "the kernel does not report whether it is synchronised")
 
 
 def _newest_write(home: Path) -> float:
@@ -107,15 +107,19 @@ def disk(context: CheckContext) -> CheckResult:
     there = next(folder for folder in (home, *home.parents) if folder.exists())
     free = Disk(str(there)).free_bytes()
     if free is None:
-        return warn(f"nobody can tell how much is free for {there}")
+        return warn(f"free space for {there} is unknown")
     said = f"{free / 1024**2:,.0f} MB free for {there}"
-    return ok(said) if free >= FREE_BYTES_MIN else fail(said, "make room: without it nothing is remembered")
+    return (
+        ok(said)
+        if free >= FREE_BYTES_MIN
+        else fail(said, "free some space: Wakeful cannot store anything without it")
+    )
 
 
 def tools(_context: CheckContext) -> CheckResult:
     missing = [name for name in TOOLS if shutil.which(name) is None]
     if missing:
-        return warn(f"not installed: {', '.join(missing)}", "install them: reports and hooks use them")
+        return warn(f"not installed: {', '.join(missing)}", "install them; reports and hooks need them")
     return ok(", ".join(TOOLS))
 
 
@@ -123,14 +127,14 @@ def autostart(context: CheckContext) -> CheckResult:
     try:
         plan = plan_remove(context.environ)
     except UnitNotOurs as problem:
-        return ok(f"a unit of your own: {problem.facts['path']}")
+        return ok(f"not written by Wakeful: {problem.facts['path']}")
     if plan.is_done:
-        return ok("not installed (`wakeful autostart install` has systemd keep it running)")
+        return ok("not installed (`wakeful autostart install` sets it up)")
     if not is_running():
-        return warn("installed, but systemd does not run it", "systemctl --user status wakeful")
+        return warn("installed, but not running", "systemctl --user status wakeful")
     if not is_linger_enabled(context.environ):
-        return warn("runs, and ends with your last logout", "loginctl enable-linger")
-    return ok("runs, also after logout")
+        return warn("running; stops at your last logout", "loginctl enable-linger")
+    return ok("running, also after logout")
 
 
 def redis(context: CheckContext) -> CheckResult:
@@ -138,7 +142,7 @@ def redis(context: CheckContext) -> CheckResult:
     if not url:
         return ok("not set up")
     problem = redis_problem(url)
-    return ok("answers") if problem is None else fail(problem, "start it, or mend redis.url")
+    return ok("answers") if problem is None else fail(problem, "start Redis, or correct redis.url")
 
 
 def telegram(context: CheckContext) -> CheckResult:
@@ -151,11 +155,11 @@ def telegram(context: CheckContext) -> CheckResult:
     bad = {key: problem for key, problem in problems.items() if problem is not None}
     if bad:
         return fail(
-            "; ".join(f"{key}: {problem}" for key, problem in bad.items()), "mend the token or the network"
+            "; ".join(f"{key}: {problem}" for key, problem in bad.items()), "check the token and the network"
         )
     if words := ProblemFile(Path(context.places.gateway_problem)).read():
-        return fail(f"the gateway says: {words}", "its log says since when; /health shows it in the chat")
-    return ok(f"knows the bot of {' and '.join(problems)}" if problems else "not set up")
+        return fail(f"the gateway reports: {words}", "its log shows since when; /health shows it in the chat")
+    return ok(f"bot found for {' and '.join(problems)}" if problems else "not set up")
 
 
 def gh(context: CheckContext) -> CheckResult:

@@ -129,16 +129,14 @@ def why_lines(explanation: Explanation) -> Iterator[Line]:
             "quiet",
         ),
     )
-    yield from _section("ladder", liveness_lines(explanation))
+    yield from _section("liveness levels", liveness_lines(explanation))
     yield from _section("evidence", evidence_lines(explanation, whole_stamps=True))
     yield from _section("rules that fired", fired_lines(explanation, with_rules=True))
-    yield from _section("rules held back", suppressed_lines(explanation, with_rules=True))
-    yield from _section("not to be had now", refused_action_lines(explanation))
+    yield from _section("suppressed rules", suppressed_lines(explanation, with_rules=True))
+    yield from _section("unavailable", refused_action_lines(explanation))
     yield ()
-    changes = (
-        f"at {explanation.next_change_at}" if explanation.next_change_at else "only when something happens"
-    )
-    yield (("can change  ", "quiet"), (changes, "text"))
+    changes = f"until {explanation.next_change_at}" if explanation.next_change_at else "until new activity"
+    yield (("valid       ", "quiet"), (changes, "text"))
     yield (("do          ", "quiet"), (command_line(explanation.command), "strong"))
     yield ((f"            {explanation.command_text}", "quiet"),)
 

@@ -103,6 +103,29 @@ def short_ids(records: Sequence[SessionRecord]) -> dict[str, str]:
     return abbreviate_ids(str(record.id) for record in records)
 
 
+def match_lines(records: Sequence[SessionRecord]) -> list[str]:
+    """One line for each session of a choice: its short id, name, project and state."""
+    ids = short_ids(records)
+    rows = [
+        (
+            ids[each.id],
+            plain(each.name or each.agent or each.project) or "-",
+            plain(each.project),
+            _stands(each),
+        )
+        for each in records
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return [
+        "  ".join((*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), row[3]))
+        for row in rows
+    ]
+
+
+def _stands(record: SessionRecord) -> str:
+    return f"{record.state}, {record.health}"
+
+
 def sort_key_of(record: SessionRecord) -> tuple[int, int, float, str]:
     """Sorts sessions that need a person first, then by state; the most recently active first among equals."""
     rank = NEEDS_YOU.index(record.attention) if needs_you(record) else len(NEEDS_YOU)
@@ -147,7 +170,7 @@ def _countdown(record: SessionRecord, now_wall: float) -> str | None:
     until = next((_wall(each.until) for each in record.expected_waits if each.kind is WaitKind.LIMIT), None)
     if until is None:
         return None
-    return f"usage limit, lifted in {age(until - now_wall)}" if until > now_wall else "usage limit, lifted"
+    return f"usage limit, ends in {age(until - now_wall)}" if until > now_wall else "usage limit, ended"
 
 
 def activity_text(record: SessionRecord) -> str:
@@ -161,9 +184,9 @@ def activity_text(record: SessionRecord) -> str:
     if record.state is State.IDLE:
         return f"asks: {record.asks.untrusted}" if record.asks is not None else "ready for a prompt"
     if record.state is State.DETACHED:
-        return "done, and no way leads to it for a prompt"
+        return "done; Wakeful cannot send it a prompt"
     if record.health is Health.UNKNOWN:
-        return "ended, and no log says how" if record.broken_at is not None else "no process seen"
+        return "ended; no log shows how" if record.broken_at is not None else "no process seen"
     return "ended, nothing wrong" if record.state is State.STOPPED else ""
 
 
@@ -196,8 +219,8 @@ def saved_case_lines(body: bytes) -> list[str]:
     case = decode_json(body, dict[str, Any])
     said = ", ".join(case["verdict"]["findings"]) or case["verdict"]["health"]
     return [
-        plain(f"kept: {case['id']} with {case['events']} events; said {said}, expected {case['expect']}"),
-        plain(f"`wakeful replay {case['path']}` judges it again"),
+        plain(f"saved {case['id']} with {case['events']} events; verdict {said}, expected {case['expect']}"),
+        plain(f"judge it again: wakeful replay {case['path']}"),
     ]
 
 

@@ -15,17 +15,17 @@ from msgspec.structs import replace
 
 from wakeful.gateway.rules.messages import ConversationKey
 
-# Doors 9: 60 bits and more, five tries, ten minutes. 13 signs of five bits are 65.
+# A code has 60 bits or more, five tries and ten minutes. 13 characters of five bits are 65 bits.
 CODE_CHARS: Final = 13
 CODE_BYTES: Final = 9
 TRIES_MAX: Final = 5
 PAIRING_SECONDS: Final = 600.0
-# 128 bits in 22 signs; Telegram takes 64.
+# 128 bits in 22 characters; Telegram takes 64 bytes.
 TOKEN_BYTES: Final = 16
 
 
 class Role(StrEnum):
-    """What somebody is to the gateway."""
+    """The role of a user in the gateway."""
 
     NOBODY = "nobody"
     USER = "user"
@@ -33,7 +33,7 @@ class Role(StrEnum):
 
 
 class Access(Struct, frozen=True):
-    """The allowed users: those the configuration lists and those who were paired. Only an allowed user is an admin."""
+    """The allowed users: those in the configuration and the paired ones. Only an allowed user is an admin."""
 
     allow: frozenset[int] = frozenset()
     admins: frozenset[int] = frozenset()
@@ -48,11 +48,11 @@ class Access(Struct, frozen=True):
 def stranger_line(user_id: int, allow: frozenset[int] = frozenset()) -> str:
     """The log line about an unknown user: the id, and how to allow it."""
     listed = ", ".join(str(each) for each in sorted({*allow, user_id}))
-    return f"user {user_id} is not allowed and was told nothing. To allow: [gateway] allow = [{listed}]"
+    return f"message of user {user_id} ignored: not allowed. To allow: [gateway] allow = [{listed}]"
 
 
 class Pairing(Struct, frozen=True):
-    """A one-time code that lets one user in. Only its digest is kept."""
+    """A one-time code that allows one user. Only its digest is stored."""
 
     digest: str
     expires_at: float
@@ -62,7 +62,7 @@ class Pairing(Struct, frozen=True):
         return self.tries_left > 0 and now < self.expires_at
 
     def tried(self, text: str, now: float) -> tuple["Pairing", bool]:
-        """The pairing after a user sent this, and whether it was the code. A used one is closed."""
+        """The pairing after a user sent this text, and whether it was the code. A used pairing is closed."""
         if not self.is_open(now):
             return self, False
         fits = compare_digest(_digest(text), self.digest)
@@ -72,18 +72,18 @@ class Pairing(Struct, frozen=True):
 def open_pairing(random_bytes: bytes, now: float) -> tuple[Pairing, str]:
     """A new pairing and its code, as a person types it."""
     assert len(random_bytes) >= CODE_BYTES, "60 bits and more"
-    signs = b32encode(random_bytes).decode()[:CODE_CHARS]
-    code = f"{signs[:4]}-{signs[4:8]}-{signs[8:]}"
+    chars = b32encode(random_bytes).decode()[:CODE_CHARS]
+    code = f"{chars[:4]}-{chars[4:8]}-{chars[8:]}"
     return Pairing(_digest(code), now + PAIRING_SECONDS), code
 
 
 def looks_like_code(text: str) -> bool:
-    """Whether an unknown user's message counts as a try; other words do not."""
+    """Whether an unknown user's message counts as a try."""
     return len(_normalize_code(text)) == CODE_CHARS and len(text) <= 2 * CODE_CHARS
 
 
 class PermissionChoice(StrEnum):
-    """What may be answered to a permission question."""
+    """The answers to a permission question."""
 
     ALLOW_ONCE = "allow_once"
     ALLOW_SESSION = "allow_session"
@@ -102,7 +102,7 @@ _LABELS: Final = {
 
 
 class Bound(Struct, frozen=True):
-    """What a button is for: one thing, in one place, for one kind of person, until a time."""
+    """The use of a button: one thing, in one place, for one role, until a time."""
 
     place: ConversationKey
     role: Role
@@ -124,20 +124,20 @@ class PressRefusal(StrEnum):
 PRESS_REFUSAL_TEXTS: Final = {
     PressRefusal.FORGED: "This button is no longer in use.",
     PressRefusal.ELSEWHERE: "This button is no longer in use.",
-    PressRefusal.NOT_YOURS: "This is for admins.",
+    PressRefusal.NOT_YOURS: "Only admins can do this.",
     PressRefusal.NOT_ASKER: "Only the person who asked the agent, or an admin, can answer this.",
     PressRefusal.LATE: "Too late: this was decided or has expired.",
 }
 
 
 def new_token(random_bytes: bytes) -> str:
-    """What a button carries: nothing but this can press it."""
+    """The token of a button. It cannot be guessed, so only the button can send it."""
     assert len(random_bytes) >= TOKEN_BYTES, "128 bits"
     return urlsafe_b64encode(random_bytes[:TOKEN_BYTES]).decode().rstrip("=")
 
 
 def refused(bound: Bound | None, place: ConversationKey, role: Role, now: float) -> PressRefusal | None:
-    """Why this press does not count; None: it does. `bound`: the stored use of its token, None if there is none."""
+    """Why this press does not count; None: it does. `bound`: the stored use of its token, if there is one."""
     if bound is None or role is Role.NOBODY:
         return PressRefusal.FORGED
     if bound.place != place:
@@ -152,5 +152,5 @@ def _digest(code: str) -> str:
 
 
 def _normalize_code(text: str) -> str:
-    """A code without what people put between and around it."""
+    """A code without the characters that people put between and around its own."""
     return "".join(char for char in text.upper() if char.isascii() and char.isalnum())

@@ -1,7 +1,7 @@
 """Circuit breaker: after repeated failures a provider is not used for a while, then tested. Pure.
 
 While it is tested, one request at a time passes. A breaker is a value; every change returns a new one. Times
-are seconds of any clock that never goes back. Every change of state is a row of MOVES.
+are seconds of any clock that never goes back. Every change of state is a row of TRANSITIONS.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class BreakerState(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What a request says about its provider. Neither: nothing, as when its user stopped it."""
+    """The result of a request. NEITHER: it says nothing about the provider, as when its user stopped it."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -47,7 +47,7 @@ TRANSITIONS: Final[Mapping[tuple[BreakerState, BreakerEvent], BreakerState]] = {
 
 
 class Thresholds(Struct, frozen=True):
-    """Three failures in a row open it, 30 s of rest, two successful tests close it."""
+    """Three failures in a row open the breaker; after 30 s it is tested, and two successful tests close it."""
 
     failures_max: int = 3
     open_seconds: float = 30.0
@@ -55,7 +55,7 @@ class Thresholds(Struct, frozen=True):
 
 
 class Breaker(Struct, frozen=True):
-    """The breaker of one provider, as it was when something last happened; `at` brings it up to now."""
+    """The breaker of one provider at its last change; `at` brings it up to now."""
 
     thresholds: Thresholds = Thresholds()
     state: BreakerState = BreakerState.CLOSED
@@ -66,7 +66,7 @@ class Breaker(Struct, frozen=True):
     testing_since: float | None = None
 
     def at(self, now: float) -> "Breaker":
-        """The breaker now: an open one that has rested is half-open, a test that never ended is forgotten."""
+        """The breaker now: half-open once its open time is over, and without a test that never ended."""
         if self.state is BreakerState.OPEN and self.wait_seconds(now) == 0:
             return _transition(self, BreakerEvent.OPEN_TIME_OVER)
         if self.testing_since is not None and now - self.testing_since >= TEST_SECONDS_MAX:
@@ -74,33 +74,34 @@ class Breaker(Struct, frozen=True):
         return self
 
     def may_pass(self, now: float) -> bool:
-        """Whether a request may go to the provider now. Say `passing` when it does."""
-        seen = self.at(now)
-        if seen.state is BreakerState.HALF_OPEN:
-            return seen.testing_since is None
-        return seen.state is BreakerState.CLOSED
+        """Whether a request may go to the provider now. Call `passing` when it does."""
+        current = self.at(now)
+        if current.state is BreakerState.HALF_OPEN:
+            return current.testing_since is None
+        return current.state is BreakerState.CLOSED
 
     def passing(self, now: float) -> "Breaker":
-        """A request goes now; while half-open it is the one test."""
-        assert self.may_pass(now), "asked first"
-        seen = self.at(now)
-        return replace(seen, testing_since=now) if seen.state is BreakerState.HALF_OPEN else seen
+        """The breaker while a request goes; if half-open, that is its one test."""
+        assert self.may_pass(now), "`may_pass` was asked first"
+        current = self.at(now)
+        return replace(current, testing_since=now) if current.state is BreakerState.HALF_OPEN else current
 
     def after(self, outcome: Outcome, now: float, since: float | None = None) -> "Breaker":
-        """The breaker after a request ended so. `since`: when it was sent; one older than the last opening says
-        nothing new.
+        """The breaker after a request with this outcome.
+
+        `since`: when it was sent; a request older than the last opening changes nothing.
         """
-        seen = self.at(now)
-        if since is not None and seen.opened_at is not None and since < seen.opened_at:
-            return seen
-        if seen.state is BreakerState.CLOSED:
+        current = self.at(now)
+        if since is not None and current.opened_at is not None and since < current.opened_at:
+            return current
+        if current.state is BreakerState.CLOSED:
             if outcome is Outcome.NEITHER:
-                return seen
-            failures = seen.failures + 1 if outcome is Outcome.FAILURE else 0
-            if failures >= seen.thresholds.failures_max:
-                return _transition(seen, BreakerEvent.FAILED_TOO_OFTEN, opened_at=now)
-            return replace(seen, failures=failures)
-        return _after_test(seen, outcome, now) if seen.state is BreakerState.HALF_OPEN else seen
+                return current
+            failures = current.failures + 1 if outcome is Outcome.FAILURE else 0
+            if failures >= current.thresholds.failures_max:
+                return _transition(current, BreakerEvent.FAILED_TOO_OFTEN, opened_at=now)
+            return replace(current, failures=failures)
+        return _after_test(current, outcome, now) if current.state is BreakerState.HALF_OPEN else current
 
     def wait_seconds(self, now: float) -> float:
         """How long nothing passes yet; 0 unless it is open."""
@@ -118,7 +119,7 @@ def _after_test(breaker: Breaker, outcome: Outcome, now: float) -> Breaker:
     return replace(breaker, successes=successes, testing_since=None)
 
 
-def _transition(breaker: Breaker, move: BreakerEvent, opened_at: float | None = None) -> Breaker:
-    """The breaker in its next state, with everything it counted forgotten."""
-    kept = breaker.opened_at if opened_at is None else opened_at
-    return Breaker(breaker.thresholds, TRANSITIONS[breaker.state, move], opened_at=kept)
+def _transition(breaker: Breaker, event: BreakerEvent, opened_at: float | None = None) -> Breaker:
+    """The breaker in its next state, with its counters at zero."""
+    opened_at = breaker.opened_at if opened_at is None else opened_at
+    return Breaker(breaker.thresholds, TRANSITIONS[breaker.state, event], opened_at=opened_at)

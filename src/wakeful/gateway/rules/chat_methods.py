@@ -42,7 +42,7 @@ METHODS: Final[Mapping[str, frozenset[str]]] = {
     "reopenForumTopic": frozenset(),
 }
 _BY_NAME: Final = {name.lower(): name for name in METHODS}
-# Where it goes is not the answer's to say.
+# Wakeful sets the place, whatever the answer says.
 _FORCED: Final = frozenset({"chat_id", "message_thread_id"})
 VALUE_CHARS_MAX: Final = 4096
 
@@ -56,17 +56,14 @@ class MethodRefused(OperatorError):
 def check_call(
     method: str, given: Mapping[str, str], place: Place
 ) -> tuple[str, dict[str, str | int | None]]:
-    """The call as it may be made: in this place, and with nothing but what the method is open for.
-
-    Raises MethodRefused.
-    """
+    """The method and parameters of the call, in this place. Raises MethodRefused."""
     name = _BY_NAME.get(method.lower())
     if name is None:
         raise MethodRefused(reason="not a method that is open to answers")
-    strange = sorted(given.keys() - METHODS[name] - _FORCED)
-    if strange:
-        raise MethodRefused(reason=f"its {plain(strange[0], 40)} is not open to answers")
-    taken: dict[str, str | int | None] = {
+    refused = sorted(given.keys() - METHODS[name] - _FORCED)
+    if refused:
+        raise MethodRefused(reason=f"its {plain(refused[0], 40)} is not open to answers")
+    allowed = {
         key: display_text(value[:VALUE_CHARS_MAX]) for key, value in given.items() if key not in _FORCED
     }
-    return name, {**taken, "chat_id": place.chat_id, "message_thread_id": place.thread_id}
+    return name, {**allowed, "chat_id": place.chat_id, "message_thread_id": place.thread_id}

@@ -45,11 +45,9 @@ CATEGORY_OF: Final[Mapping[Reason, Category]] = {
     Reason.TRUNCATED: Category.INVALID_RESPONSE,
     Reason.LOOP: Category.INVALID_RESPONSE,
 }
-# These are no answers, and mean that the provider has a problem; others are judged by their text.
-NO_ANSWER: Final = frozenset({Reason.EMPTY, Reason.ERROR_LEAK})
 AUTH_REQUIRED: Final = "auth_required"
 USAGE_LIMITED: Final = "usage_limited"
-# What a restart does not heal, and makes worse.
+# Failures that a restart does not mend.
 NEVER_RESTARTED: Final = frozenset({AUTH_REQUIRED, USAGE_LIMITED})
 
 
@@ -58,9 +56,9 @@ class TimedOut(Struct, frozen=True):
 
 
 class NotBegun(Struct, frozen=True):
-    """There was no session to take the prompt. `words` are the daemon's or the client's, redacted.
+    """No session took the prompt. `words` are the daemon's or the client's, redacted.
 
-    `is_sure`: False if it is unknown whether it was taken.
+    `is_sure`: False if it is unknown whether one took it.
     """
 
     words: str
@@ -68,7 +66,7 @@ class NotBegun(Struct, frozen=True):
 
 
 class Rejected(Struct, frozen=True):
-    """The validator did not let the answer pass."""
+    """The validator rejected the answer."""
 
     reason: Reason
 
@@ -87,13 +85,13 @@ class Fault(Struct, frozen=True):
 
     @property
     def counts_for_breaker(self) -> bool:
-        """A missing login is not the breaker's business: there is a mode of its own for it."""
+        """A missing login does not count: degraded mode covers it."""
         return self.pattern != AUTH_REQUIRED
 
 
 MEANINGS: Final[Mapping[Category, str]] = {
-    Category.TIMEOUT: "no end within the turn's limit, or the client gave up waiting for the model",
-    Category.PROCESS_CRASH: "the process ended inside the turn, or there was none",
+    Category.TIMEOUT: "the turn exceeded its limit, or the client gave up waiting for the model",
+    Category.PROCESS_CRASH: "the process ended during the turn, or there was none",
     Category.MCP_TOOL_FAILURE: "the client says that a tool server failed",
     Category.INVALID_RESPONSE: "the validator rejected the answer: empty, error_leak, truncated or loop",
     Category.CONFUSION: "the validator rejected the answer: confusion",
@@ -101,11 +99,11 @@ MEANINGS: Final[Mapping[Category, str]] = {
 }
 # One clear sentence for the user; the exact error is for the operator.
 USER_TEXTS: Final[Mapping[Category, str]] = {
-    Category.TIMEOUT: "This took too long and was given up. Please try again, perhaps with a smaller step.",
+    Category.TIMEOUT: "This took too long and was stopped. Please try again, perhaps with a smaller step.",
     Category.PROCESS_CRASH: "The agent stopped in the middle of its work. Please send your message again.",
-    Category.MCP_TOOL_FAILURE: "A tool the agent needs does not work at the moment. Please try again later.",
+    Category.MCP_TOOL_FAILURE: "A tool that the agent needs does not work now. Please try again later.",
     Category.INVALID_RESPONSE: "The agent gave no usable answer. Please try again, or start over with /new.",
-    Category.CONFUSION: "The agent did not understand this. Please say it in other words, or start over with /new.",
+    Category.CONFUSION: "The agent did not understand this. Please rephrase it, or start over with /new.",
     Category.UNKNOWN: "Something went wrong with the agent. Please try again later.",
 }
 USAGE_LIMIT_TEXT: Final = "The agent has reached its usage limit. Please try again later."
@@ -119,12 +117,12 @@ _MCP: Final = re.compile(
 
 
 def classify(end: End) -> Fault | None:
-    """What kind of failure this end is; None: the turn ended well."""
+    """The failure at this end of a turn; None: it ended well."""
     match end:
         case TimedOut():
             return _fault_of(Category.TIMEOUT)
         case Rejected(reason):
-            return Fault(CATEGORY_OF[reason], CATEGORY_OF[reason], of_provider=reason in NO_ANSWER)
+            return Fault(CATEGORY_OF[reason], CATEGORY_OF[reason], of_provider=False)
         case Gone(words) | NotBegun(words):
             return _classify_text(words, Category.PROCESS_CRASH)
         case Ended(text, failure):
@@ -147,7 +145,7 @@ def _classify_failure(failure: Failure, words: str) -> Fault:
 
 
 def _classify_text(words: str, otherwise: Category) -> Fault:
-    """By the client's own text, of which the last lines count: a crash has its cause at its end."""
+    """Classify by the client's own text. For a login only the last 20 lines count: a crash has its cause at its end."""
     if any(auth_tier(line) is AuthTier.SURE for line in words.splitlines()[-20:]):
         return Fault(otherwise, AUTH_REQUIRED)
     return _fault_of(Category.MCP_TOOL_FAILURE if _MCP.search(words) else otherwise)

@@ -14,12 +14,12 @@ from wakeful.core.decoding import decode_json
 
 PROMPT_CHARS_MAX: Final = 2000
 RESPONSE_CHARS_MAX: Final = 4000
-# The longest answer there is has 46 characters.
+# The longest valid reply has about 40 characters.
 DECISION_CHARS_MAX: Final = 200
 
 
 class Action(StrEnum):
-    """What can be done with an answer."""
+    """A follow-up of an answer."""
 
     REGEN = "regen"
     SHORT = "short"
@@ -55,7 +55,7 @@ def decision_prompt(
     prompt_chars_max: int = PROMPT_CHARS_MAX,
     response_chars_max: int = RESPONSE_CHARS_MAX,
 ) -> str:
-    """What the model is asked after an answer. Both texts are marked line by line: they are looked at, not obeyed."""
+    """The question to the model after an answer. Each line of both texts is marked as quoted."""
     return "\n".join(
         [
             "Which follow-ups would help the reader of the answer below? Use no tools. Reply with JSON and nothing else:",
@@ -70,7 +70,7 @@ def decision_prompt(
 
 
 def read_decision(text: str) -> tuple[Action, ...]:
-    """The actions a model chose, in our order; none unless it is exactly what was asked for."""
+    """The actions a model chose, in the order of `Action`; none if its reply has any other form."""
     if len(text) > DECISION_CHARS_MAX:
         return ()
     try:
@@ -81,7 +81,7 @@ def read_decision(text: str) -> tuple[Action, ...]:
 
 
 def cue_of(text: str) -> Action | None:
-    """The action a message asks for, if it is one of the three words and nothing else."""
+    """The action a message asks for, if it is exactly one of the three words."""
     return CUES.get(text.strip().rstrip(".!").casefold())
 
 

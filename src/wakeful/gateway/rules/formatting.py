@@ -2,8 +2,8 @@
 
 Text in a code block is quoted: it holds no tag, no error of the agent and no end of a message. Messages end
 where a reader would expect it; code blocks are closed and reopened. Telegram counts UTF-16 code units. Only
-the text before a place decides whether a message ends there, so a growing text has the same parts as the
-whole one, and all but the last are final.
+the text before a place decides whether a message ends there. So a growing text has the same parts as the whole
+one, and all but the last are final.
 """
 
 import re
@@ -13,8 +13,8 @@ from typing import Final
 
 from msgspec import Struct
 
-# Three or more of one mark; tildes too. A backtick in the words behind backticks makes it inline code.
-# Sixteen are more than anybody nests.
+# Three or more backticks or tildes. A backtick in the words behind backticks makes it inline code.
+# Sixteen marks are more than any real nesting needs.
 MARKS_MAX: Final = 16
 _OPENING: Final = re.compile(r" {0,3}(?:(`{3,16})([^`\n]*)|(~{3,16})(?!~)([^\n]*))\Z")
 _INLINE: Final = re.compile(r"(?<!`)(`+)(?!`)(?:[^`]|(?!(?<!`)\1(?!`))`)*?(?<!`)\1(?!`)")
@@ -36,7 +36,7 @@ class Fence(Struct, frozen=True):
 
 
 def after_line(fence: Fence | None, line: str) -> Fence | None:
-    """The block that is open behind this line, given the one that was open before it."""
+    """The block that is open after this line, given the one that was open before it."""
     if fence is not None:
         return None if fence.is_closed_by(line) else fence
     # Most lines are no fence, and their first character shows it.
@@ -46,14 +46,14 @@ def after_line(fence: Fence | None, line: str) -> Fence | None:
 
 
 def open_at_end(text: str, fence: Fence | None = None) -> Fence | None:
-    """The block that is still open where the text ends."""
+    """The block that is still open at the end of the text."""
     for line in text.split("\n"):
         fence = after_line(fence, line)
     return fence
 
 
 def prose_lines(text: str) -> Iterator[str]:
-    """The lines that stand in no code block; fences are left out."""
+    """The lines outside of code blocks, without the fences."""
     fence: Fence | None = None
     for line in text.split("\n"):
         before, fence = fence, after_line(fence, line)
@@ -89,19 +89,19 @@ _CUT_PATTERNS: Final = (
     re.compile(r"[ \t]+"),
 )
 _JOINERS: Final = frozenset("\u200d\ufe0f\ufe0e")
-# More than this behind one another is no letter of any script.
+# No letter of any script has more combining characters than this.
 _COMBINING_MAX: Final = 32
 
 
 class Growing:
-    """A text that is being written, as messages."""
+    """A text that is being written, in messages."""
 
     def __init__(self, units_max: int = UNITS_MAX) -> None:
         assert units_max >= 4 * CLOSING_UNITS, "a fence, its repetition and some text have to fit"
         self.units_max = units_max
-        # Parts that will not change any more, however the text goes on.
+        # Parts that do not change any more, whatever is added.
         self.final: list[str] = []
-        # What is not final yet, and the code block that was open before it.
+        # The text that is not final yet, and the code block that was open before it.
         self._pending_text = ""
         self._fence: Fence | None = None
 
@@ -112,7 +112,7 @@ class Growing:
 
     @property
     def open(self) -> str:
-        """The last part, as far as it is there; empty if there is nothing in it to read."""
+        """The last part so far; empty if it has nothing to read."""
         return self._with_fences(self._pending_text, open_at_end(self._pending_text, self._fence))
 
     @property
@@ -121,17 +121,16 @@ class Growing:
         return (*self.final, self.open) if self.open else tuple(self.final)
 
     def _cut(self) -> tuple[int, int] | None:
-        """Where the next part ends and where the one behind it begins; None while everything fits into one."""
+        """Where the next part ends and the one after it begins; None while everything fits into one."""
         room = self.units_max - (units(self._fence.opening) + 1 if self._fence else 0)
         # Whether a fence is open at the end changes as the text grows; whether there is one at all does so once.
         has_fence = self._fence is not None or "```" in self._pending_text or "~~~" in self._pending_text
         if units(self._pending_text) <= room - (CLOSING_UNITS if has_fence else 0):
             return None
         window = _head(self._pending_text, room - CLOSING_UNITS)
-        found = (_last_match(place, window) for place in _CUT_PATTERNS)
-        return next((span for span in found if span), None) or _cut_between_characters(
-            window, self._pending_text
-        )
+        found = (_last_match(pattern, window) for pattern in _CUT_PATTERNS)
+        cut = next((span for span in found if span), None)
+        return cut or _cut_between_characters(window, self._pending_text)
 
     def _cut_part(self, end: int, begin: int) -> None:
         body = self._pending_text[:end]
@@ -141,7 +140,7 @@ class Growing:
         self._pending_text, self._fence = self._pending_text[begin:], _limit_fence(fence, self.units_max)
 
     def _with_fences(self, body: str, fence: Fence | None) -> str:
-        """A part with the fences it needs; empty if there is nothing in it to read."""
+        """A part with the fences it needs; empty if it has nothing to read."""
         if not body.strip():
             return ""
         if self._fence is None:
@@ -152,32 +151,32 @@ class Growing:
 
 
 def split(text: str, units_max: int = UNITS_MAX) -> tuple[str, ...]:
-    """The messages of a text. None is empty and none is too long; nothing that can be read is lost."""
+    """The messages of a text. None is empty or too long, and nothing that can be read is lost."""
     growing = Growing(units_max)
     growing.add(text)
     return growing.parts
 
 
 def units(text: str) -> int:
-    """How long Telegram finds it: UTF-16 code units."""
+    """The length as Telegram counts it, in UTF-16 code units."""
     return len(text) if text.isascii() else len(text) + sum(char > "\uffff" for char in text)
 
 
 def _head(text: str, room: int) -> str:
     head = text[:room]
-    # A character dropped gives back one unit or two, so half as many as are missing are never too many.
+    # A dropped character gives back one unit or two, so half as many as are missing are never too many.
     while (spare := room - units(head)) < 0:
         head = head[: spare // 2]
     return head
 
 
-def _last_match(place: re.Pattern[str], window: str) -> tuple[int, int] | None:
-    spans = [found.span() for found in place.finditer(window, len(window) // 2)]
+def _last_match(pattern: re.Pattern[str], window: str) -> tuple[int, int] | None:
+    spans = [found.span() for found in pattern.finditer(window, len(window) // 2)]
     return spans[-1] if spans else None
 
 
 def _cut_between_characters(window: str, text: str) -> tuple[int, int]:
-    """Nowhere to part: cut, but not between a letter and what belongs to it."""
+    """Cut a text without spaces, but not between a letter and its combining characters."""
     end = len(window)
     for back in range(min(_COMBINING_MAX, end - 1)):
         following = text[end - back : end - back + 1]
@@ -192,7 +191,7 @@ def _is_combining(char: str) -> bool:
 
 
 def _limit_fence(fence: Fence | None, units_max: int) -> Fence | None:
-    """Words behind a fence are a language; a text that pretends they are a page does not get them repeated."""
+    """The fence to reopen in the next part. Words that are too long to name a language are not repeated."""
     if fence is None or units(fence.opening) <= units_max // 4:
         return fence
     return Fence(fence.marks)

@@ -17,7 +17,7 @@ from wakeful.core.text import plain
 from wakeful.gateway.rules.errors import AUTH_REQUIRED, NEVER_RESTARTED, Category
 from wakeful.gateway.rules.messages import ConversationKey
 
-# Half an hour for each alert key, and 5 min for each category.
+# Cooldowns: half an hour for each alert key, and 5 min for each category.
 ALERT_SECONDS: Final = 1800.0
 CATEGORY_SECONDS: Final = 300.0
 # One error in one minute is no spike; five in five minutes are one a minute.
@@ -40,7 +40,7 @@ class HostCategory(StrEnum):
 
 
 class Unit(Struct, frozen=True):
-    """A process of PM2 or a container of Docker, by its name, and what its own tool calls its state."""
+    """A process of PM2 or a container of Docker, with the state that its own tool gives."""
 
     name: str
     state: str
@@ -61,7 +61,7 @@ class HostReading(Struct, frozen=True):
 
 
 class WatchLimits(Struct, frozen=True):
-    """Limits of the host watch."""
+    """Limits of the host watch. `error_spike_factor`: how many times the day's mean."""
 
     disk_percent: float = 90.0
     memory_percent: float = 96.0
@@ -73,7 +73,7 @@ DEFAULT_WATCH_LIMITS: Final = WatchLimits()
 
 
 class HostAlert(Struct, frozen=True):
-    """One thing that is wrong."""
+    """One thing that is wrong. Its cooldowns go by its key and its category."""
 
     category: HostCategory
     key: str
@@ -93,7 +93,7 @@ def wrong_with(reading: HostReading, limits: WatchLimits = DEFAULT_WATCH_LIMITS)
 
 
 def format_reading(reading: HostReading) -> str:
-    """The figures of one look in one line; empty before the first."""
+    """The reading in one line; empty before the first one."""
     figures = {"disk": reading.disk_percent, "memory": reading.memory_percent}
     parts = [f"{name} {value:.0f} %" for name, value in figures.items() if value is not None]
     if reading.load is not None:
@@ -112,7 +112,7 @@ class Told(Struct):
     categories: dict[HostCategory, float] = field(default_factory=dict)
 
     def due(self, alerts: Sequence[HostAlert], now: float) -> tuple[HostAlert, ...]:
-        """The alerts to send now: at most one of a category, the others after its rest."""
+        """The alerts to send now: at most one of a category, the others after its cooldown."""
         found: dict[HostCategory, HostAlert] = {}
         for alert in alerts:
             if not self._is_cooling_down(alert, now):
@@ -120,14 +120,14 @@ class Told(Struct):
         return tuple(found.values())
 
     def delivered(self, alert: HostAlert, now: float) -> None:
-        """It arrived: its cooldowns start. Old ones are forgotten."""
+        """Start the cooldowns of an alert that arrived, and forget old ones."""
         self.keys = {key: at for key, at in self.keys.items() if now - at < ALERT_SECONDS}
         self.keys[alert.key] = self.categories[alert.category] = now
 
     def _is_cooling_down(self, alert: HostAlert, now: float) -> bool:
-        told_at = self.keys.get(alert.key, now - ALERT_SECONDS)
+        key_at = self.keys.get(alert.key, now - ALERT_SECONDS)
         category_at = self.categories.get(alert.category, now - CATEGORY_SECONDS)
-        return now - told_at < ALERT_SECONDS or now - category_at < CATEGORY_SECONDS
+        return now - key_at < ALERT_SECONDS or now - category_at < CATEGORY_SECONDS
 
 
 class ErrorCounts:
@@ -185,15 +185,15 @@ def _pm2_down(reading: HostReading) -> list[Unit]:
 
 
 def _docker_down(reading: HostReading) -> list[Unit]:
-    # A container that ended well was meant to end; Docker's own word for the others.
+    # `failed` and `unhealthy` are the host reader's own states. A container that ended well was meant to end.
     down = ("unhealthy", "restarting", "dead", "failed")
     return [unit for unit in reading.docker or () if unit.state in down]
 
 
-def _units(category: HostCategory, who: str, down: Sequence[Unit]) -> Iterator[HostAlert]:
+def _units(category: HostCategory, source: str, down: Sequence[Unit]) -> Iterator[HostAlert]:
     for unit in down:
         name, state = plain(unit.name, 60), plain(unit.state, 40)
-        yield HostAlert(category, f"{category}:{name}", f"{who}: {name} is {state}.")
+        yield HostAlert(category, f"{category}:{name}", f"{source}: {name} is {state}.")
 
 
 def _telegram(reading: HostReading, _limits: WatchLimits) -> Iterator[HostAlert]:
@@ -224,17 +224,17 @@ CHECKS: Final[Mapping[HostCategory, HostCheck]] = {
     ),
 }
 
-# Three or more of the same within ten minutes; five minutes of rest for each kind.
+# Three or more of the same within ten minutes; five minutes of cooldown for each kind.
 PATTERN_COUNT_MIN: Final = 3
 PATTERN_SECONDS: Final = 600.0
 COOLDOWN_SECONDS: Final = 300.0
-# A snapshot of a processor proves nothing: five minutes in a row do.
+# One reading of a processor proves nothing; readings over five minutes do.
 RUNAWAY_SECONDS: Final = 300.0
 FAILURES_MAX: Final = 1000
 
 
 class HealKind(StrEnum):
-    """What can be proposed."""
+    """The acts that can be proposed."""
 
     RESTART_KEY = "restart_key"
     RESTART_ALL = "restart_all"
@@ -259,40 +259,40 @@ HEAL_RULES: Final[Mapping[HealKind, HealRule]] = {
         "heal:restart_key",
         COOLDOWN_SECONDS,
         "the same failure 3 times in 10 min with known keys; a session that is gone; a turn silent beyond its limit",
-        "those conversations' sessions are ended, and brought back by the next message; one that is at work is left alone",
+        "ends the sessions of these conversations; the next message resumes them. A working session is not touched",
     ),
     HealKind.RESTART_ALL: HealRule(
         "heal:restart_all",
         COOLDOWN_SECONDS,
         "the same failure 3 times in 10 min and a key is unknown; memory still short after it was collected",
-        "every session of the pool is ended and brought back, its turn goes on",
+        "ends and resumes every session of the pool; their turns continue",
     ),
     HealKind.COLLECT_MEMORY: HealRule(
-        "heal:collect_memory", COOLDOWN_SECONDS, "memory above its limit", "the gateway frees what it can"
+        "heal:collect_memory", COOLDOWN_SECONDS, "memory above its limit", "the gateway frees memory"
     ),
     HealKind.CLEAN_FILES: HealRule(
         "heal:clean_files",
         COOLDOWN_SECONDS,
         "disk above its limit",
-        "temporary files of the gateway older than a day and rotated logs older than three are removed",
+        "removes temporary files of the gateway older than a day and rotated logs older than three days",
     ),
     HealKind.END_RUNAWAY: HealRule(
         "heal:end_runaway",
         COOLDOWN_SECONDS,
-        "a provider's process of ours at its processor limit for 5 min without progress, or above its memory limit",
-        "that very process is ended and its session brought back",
+        "an agent process of the gateway at its processor limit for 5 min without progress, or above its memory limit",
+        "ends this process and resumes its session",
     ),
     HealKind.DEGRADE_AUTH: HealRule(
         "heal:degrade_auth",
         COOLDOWN_SECONDS,
         "auth_required 3 times in 10 min",
-        "the provider's login is checked and its mode entered; nothing is restarted",
+        "checks the provider's login and enters its mode; no restart",
     ),
     HealKind.ALERT: HealRule(
         "heal:alert",
         COOLDOWN_SECONDS,
         "mcp_tool_failure or usage_limited 3 times in 10 min; a runaway that makes progress",
-        "the operator is told, nothing else",
+        "alerts the operator only",
     ),
 }
 
@@ -307,7 +307,7 @@ class Failed(Struct, frozen=True):
 
 
 class Hog(Struct, frozen=True):
-    """A provider's process of one of our sessions, and what it takes."""
+    """The usage of a provider's process of one of the gateway's sessions."""
 
     key: ConversationKey
     process: str
@@ -343,7 +343,7 @@ class Signals(Struct, frozen=True):
 
 
 class Proposal(Struct, frozen=True):
-    """What should be done, and why. `target`: a conversation, a provider or a pattern; empty: everything."""
+    """An act and its reason. `target`: a conversation, a provider or a pattern; empty: the whole gateway."""
 
     kind: HealKind
     reason: str
@@ -361,7 +361,7 @@ HealHistory = Mapping[str, float]
 def propose(
     signals: Signals, history: HealHistory, now: float, limits: HealLimits = DEFAULT_HEAL_LIMITS
 ) -> tuple[Proposal, ...]:
-    """What should be done now, each once, without the kinds that rest. Several of one kind go together."""
+    """The acts to take now, each once, without the kinds in their cooldown. Several of one kind go together."""
     wanted = [
         *_propose_for_patterns(signals.failures, history, now),
         *(Proposal(HealKind.RESTART_KEY, "session_dead", key) for key in signals.dead),
@@ -376,9 +376,9 @@ def propose(
 
 
 def history_after(proposals: Sequence[Proposal], history: HealHistory, now: float) -> dict[str, float]:
-    """The history once these were proposed. Keys that rest no longer are forgotten when their failures are."""
-    kept = {key: at for key, at in history.items() if now - at < PATTERN_SECONDS}
-    return {**kept, **{each.cooldown_key: now for each in proposals}}
+    """The history after these proposals. A key is forgotten when the failures before it are."""
+    recent = {key: at for key, at in history.items() if now - at < PATTERN_SECONDS}
+    return {**recent, **{each.cooldown_key: now for each in proposals}}
 
 
 def patterns(failures: Sequence[Failed], now: float) -> tuple[tuple[str, int, float], ...]:
@@ -392,16 +392,16 @@ def patterns(failures: Sequence[Failed], now: float) -> tuple[tuple[str, int, fl
 def _propose_for_patterns(failures: Sequence[Failed], history: HealHistory, now: float) -> Iterator[Proposal]:
     for pattern, _, _ in patterns(failures, now):
         alike = [each for each in failures if each.pattern == pattern and now - each.at < PATTERN_SECONDS]
-        # What was proposed for a pattern is its answer: only what failed since then asks for another one.
+        # Only failures since the last proposal for a pattern lead to another one.
         proposed_at = max(
-            (history.get(key, now - PATTERN_SECONDS) for key in _answers_to(pattern)), default=0.0
+            (history.get(key, now - PATTERN_SECONDS) for key in _cooldown_keys(pattern)), default=0.0
         )
         counted = [each for each in alike if each.at > proposed_at]
         if len(counted) >= PATTERN_COUNT_MIN:
             yield from _propose_for_pattern(pattern, counted)
 
 
-def _answers_to(pattern: str) -> tuple[str, ...]:
+def _cooldown_keys(pattern: str) -> tuple[str, ...]:
     if pattern == AUTH_REQUIRED:
         return (HEAL_RULES[HealKind.DEGRADE_AUTH].cooldown_key,)
     if pattern in (*NEVER_RESTARTED, Category.MCP_TOOL_FAILURE):
@@ -452,6 +452,6 @@ def _is_cooling_down(proposal: Proposal, history: HealHistory, now: float) -> bo
 
 def _unless_covered(proposals: Iterator[Proposal]) -> Iterator[Proposal]:
     """A session that is restarted with all others is not restarted alone, too."""
-    kept = list(proposals)
-    all_at_once = any(each.kind is HealKind.RESTART_ALL for each in kept)
-    yield from (each for each in kept if not (all_at_once and each.kind is HealKind.RESTART_KEY))
+    found = list(proposals)
+    all_at_once = any(each.kind is HealKind.RESTART_ALL for each in found)
+    yield from (each for each in found if not (all_at_once and each.kind is HealKind.RESTART_KEY))

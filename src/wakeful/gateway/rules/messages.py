@@ -17,7 +17,7 @@ MAIN_THREAD: Final = "main"
 
 
 class Place(Struct, frozen=True):
-    """A chat, or one topic of it. `is_private`: no other person reads it."""
+    """A chat, or one topic of it. `is_private`: only one person reads it."""
 
     chat_id: int
     thread_id: int | None = None
@@ -30,14 +30,14 @@ class Place(Struct, frozen=True):
 
 
 class Quoted(Struct, frozen=True):
-    """The message that was replied to; `author` is as they call themselves."""
+    """The message that was replied to. `author`: the name that the author chose."""
 
     author: str
     text: str
 
 
 class IncomingMessage(Struct, frozen=True, tag="message"):
-    """A message. `text` is its text or caption, empty for media without one; `edited`, `forwarded`: so it says."""
+    """A message. `text` is its text or caption, empty for media without one."""
 
     update_id: int
     place: Place
@@ -51,9 +51,7 @@ class IncomingMessage(Struct, frozen=True, tag="message"):
 
 
 class ButtonPress(Struct, frozen=True, tag="press"):
-    """A press of a button under one of the bot's messages. `choice` is its data from the client, which can be
-    forged.
-    """
+    """A press of a button under one of the bot's messages. `choice` comes from the client, and can be forged."""
 
     update_id: int
     place: Place
@@ -65,7 +63,7 @@ class ButtonPress(Struct, frozen=True, tag="press"):
 
 
 class IgnoredUpdate(Struct, frozen=True, tag="ignored"):
-    """Something else that arrived. It has a number, and is done with."""
+    """An update of any other kind. Only its number is used."""
 
     update_id: int
 
@@ -74,7 +72,7 @@ Update = IncomingMessage | ButtonPress | IgnoredUpdate
 
 
 class Button(Struct, frozen=True):
-    """A button: what it says, and the choice it carries, at most 64 bytes."""
+    """A button: its label, and the choice it carries, at most 64 bytes."""
 
     label: str
     choice: str
@@ -91,7 +89,7 @@ _MESSAGE: Final = "The message itself, to the end:"
 
 
 def with_context(message: str, quoted: Quoted | None, chars_max: int = CONTEXT_CHARS_MAX) -> str:
-    """The prompt for a message; with at most `chars_max` characters of what it replies to."""
+    """The prompt for a message, with at most `chars_max` characters of the message it replies to."""
     if quoted is None or not quoted.text.strip():
         return message
     author = plain(quoted.author, AUTHOR_CHARS_MAX) or "somebody"

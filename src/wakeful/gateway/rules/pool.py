@@ -31,7 +31,7 @@ STOPS: Final = frozenset({EvictionReason.STOP, EvictionReason.STOP_ALL})
 
 
 class PoolLimits(Struct, frozen=True):
-    """Limits of the pool. `queue_max`: how many messages of one key may wait; more are refused."""
+    """`queue_max`: how many messages of one key may wait; more are refused."""
 
     active_max: int = 24
     idle_seconds: float = 1800.0
@@ -39,7 +39,7 @@ class PoolLimits(Struct, frozen=True):
 
 
 class Evicted(Struct, Generic[Item], frozen=True):
-    """A session that is to be ended, if it has an id. `dropped`: what was waiting for it and is not going to happen."""
+    """A session that is to be ended, if it has an id. `dropped`: the items that waited for it and are not run."""
 
     key: ConversationKey
     session_id: str
@@ -48,7 +48,7 @@ class Evicted(Struct, Generic[Item], frozen=True):
 
 
 class Next(Struct, Generic[Item], frozen=True):
-    """What is to be done now, and whose session has to go first. `session_id` is empty where one has to be started."""
+    """An item to run now, after `evicted` is ended. `session_id` is empty if a session has to be started."""
 
     key: ConversationKey
     item: Item
@@ -59,9 +59,9 @@ class Next(Struct, Generic[Item], frozen=True):
 class KeyState(Struct, Generic[Item]):
     waiting: deque[Item]
     session_id: str = ""
-    # One item at a time is in hand; until it is done the key is busy.
+    # An item of the key runs: one at a time.
     is_running: bool = False
-    # It is being ended, which takes a while: until then it has its place, and makes no room.
+    # The session is being ended, which takes a while: until then it keeps its place.
     is_leaving: bool = False
     idle_since: float | None = None
 
@@ -71,7 +71,7 @@ class KeyState(Struct, Generic[Item]):
 
 
 class Pool(Generic[Item]):
-    """`add` what arrives, do what `next` gives, say `done`; end whatever is `Evicted`."""
+    """`add` an item, run what `next` gives, then call `done`; end the session of each `Evicted`."""
 
     def __init__(self, limits: PoolLimits | None = None) -> None:
         self.limits = limits or PoolLimits()
@@ -79,7 +79,7 @@ class Pool(Generic[Item]):
         self._active = 0
         # Idle sessions, the one that has been idle longest first.
         self._idle: OrderedDict[ConversationKey, None] = OrderedDict()
-        # Keys with something waiting and nothing in hand, in the order they became so.
+        # Keys with an item that waits and none that runs, in the order they became so.
         self._ready_with_session: OrderedDict[ConversationKey, None] = OrderedDict()
         self._ready_without_session: OrderedDict[ConversationKey, None] = OrderedDict()
 
@@ -94,7 +94,7 @@ class Pool(Generic[Item]):
         if not self._idle:
             return None
         idle_since = self._states[next(iter(self._idle))].idle_since
-        assert idle_since is not None, "an idle one is idle since some time"
+        assert idle_since is not None, "an idle session has the time since when it is"
         return idle_since + self.limits.idle_seconds
 
     def keys(self) -> tuple[ConversationKey, ...]:
@@ -107,19 +107,19 @@ class Pool(Generic[Item]):
         return key_state.session_id if key_state else ""
 
     def waiting(self, key: ConversationKey) -> int:
-        """How many items wait, the one in hand not counted."""
+        """How many items wait, without the one that runs."""
         key_state = self._states.get(key)
         return len(key_state.waiting) if key_state else 0
 
     def is_busy(self, key: ConversationKey) -> bool:
-        """Whether something is in hand or waits."""
+        """Whether an item runs or waits."""
         key_state = self._states.get(key)
         return key_state is not None and (key_state.is_running or bool(key_state.waiting))
 
     def add(self, key: ConversationKey, item: Item, *, is_known: bool = False) -> bool:
         """Queue an item behind the others of its key. False: too many wait there, nothing was queued.
 
-        `is_known`: it was queued before, by an earlier one of us, and is not refused now.
+        `is_known`: an earlier gateway queued it, so it is not refused now.
         """
         key_state = self._states.setdefault(key, KeyState(deque()))
         if len(key_state.waiting) >= self.limits.queue_max and not is_known:
@@ -129,7 +129,7 @@ class Pool(Generic[Item]):
         return True
 
     def next(self, now: float) -> Next[Item] | None:
-        """The next item to be worked on, which is in hand from now on; None: nothing, or no room for another session."""
+        """The next item, which runs from now on. None: nothing waits, or there is no room for another session."""
         if self._ready_with_session:
             return self._take(next(iter(self._ready_with_session)))
         if not self._ready_without_session:
@@ -142,10 +142,10 @@ class Pool(Generic[Item]):
         return self._take(next(iter(self._ready_without_session)), evicted)
 
     def done(self, key: ConversationKey, now: float) -> None:
-        """The item in hand is over, however it went."""
+        """The running item of this key is over, with or without success."""
         key_state = self._states[key]
-        assert key_state.is_running, "nothing of this key was in hand"
-        self._change(key, key_state, in_hand=False, session_id=key_state.session_id, now=now)
+        assert key_state.is_running, "no item of this key runs"
+        self._change(key, key_state, is_running=False, session_id=key_state.session_id, now=now)
 
     def hold(self, key: ConversationKey, session_id: str, now: float, *, is_leaving: bool = False) -> None:
         """Assign this session to the key: it was started, or found again after a restart.
@@ -155,12 +155,12 @@ class Pool(Generic[Item]):
         assert session_id, "a session has an id"
         key_state = self._states.setdefault(key, KeyState(deque()))
         key_state.is_leaving = is_leaving
-        self._change(key, key_state, in_hand=key_state.is_running, session_id=session_id, now=now)
+        self._change(key, key_state, is_running=key_state.is_running, session_id=session_id, now=now)
 
     def expired(self, now: float, *, keeps_idle: bool = False) -> tuple[Evicted[Item], ...]:
-        """Those that have been idle for too long, and those beyond the limit; they are out of the pool.
+        """The sessions that were idle for too long or are beyond the limit; they have left the pool.
 
-        `keeps_idle`: only those beyond the limit, which the messages of people put there.
+        `keeps_idle`: only those beyond the limit.
         """
         evicted = []
         while self._idle and self._is_over_limit():
@@ -178,11 +178,11 @@ class Pool(Generic[Item]):
         return self._evict(key, reason, now)
 
     def evict_all(self, reason: EvictionReason, now: float) -> tuple[Evicted[Item], ...]:
-        found = (self.evict(key, reason, now) for key in self.keys())
-        return tuple(each for each in found if each is not None)
+        evicted = (self.evict(key, reason, now) for key in self.keys())
+        return tuple(each for each in evicted if each is not None)
 
     def _is_over_limit(self) -> bool:
-        """Whether more have a session than may; the place of one that is leaving belongs to another key already."""
+        """Whether more keys have a session than may. One that is being ended does not count."""
         if self._active <= self.limits.active_max:
             return False
         leaving = sum(
@@ -200,28 +200,34 @@ class Pool(Generic[Item]):
 
     def _evict(self, key: ConversationKey, reason: EvictionReason, now: float) -> Evicted[Item]:
         key_state = self._states[key]
-        evicted = Evicted[Item](key, key_state.session_id, reason)
-        if reason in STOPS:
-            evicted = Evicted(key, key_state.session_id, reason, tuple(key_state.waiting))
+        dropped = tuple(key_state.waiting) if reason in STOPS else ()
+        evicted = Evicted(key, key_state.session_id, reason, dropped)
+        if dropped:
             key_state.waiting.clear()
         key_state.is_leaving = False
-        self._change(key, key_state, in_hand=key_state.is_running, session_id="", now=now)
+        self._change(key, key_state, is_running=key_state.is_running, session_id="", now=now)
         return evicted
 
     def _change(
-        self, key: ConversationKey, key_state: KeyState[Item], *, in_hand: bool, session_id: str, now: float
+        self,
+        key: ConversationKey,
+        key_state: KeyState[Item],
+        *,
+        is_running: bool,
+        session_id: str,
+        now: float,
     ) -> None:
         """Set the values that decide the state of a key."""
         was_active = key_state.is_active
-        key_state.is_running, key_state.session_id = in_hand, session_id
+        key_state.is_running, key_state.session_id = is_running, session_id
         self._active += key_state.is_active - was_active
         key_state.idle_since = now
         self._idle.pop(key, None)
         self._requeue(key, key_state)
 
     def _requeue(self, key: ConversationKey, key_state: KeyState[Item]) -> None:
-        """Put a key where it belongs: with the ready ones, with the idle ones, or nowhere. Keeps its place in line."""
-        # A leaving session has lost its place: its key is ready, without a session, once it has left.
+        """Add a key to the ready keys, the idle ones, or neither. It keeps its place in their order."""
+        # While a session is being ended its key is not ready; after that it is ready without a session.
         is_ready = bool(key_state.waiting) and not key_state.is_running and not key_state.is_leaving
         _set_member(self._ready_with_session, key, belongs=is_ready and bool(key_state.session_id))
         _set_member(self._ready_without_session, key, belongs=is_ready and not key_state.session_id)
@@ -233,8 +239,8 @@ class Pool(Generic[Item]):
             del self._states[key]
 
 
-def _set_member(line: OrderedDict[ConversationKey, None], key: ConversationKey, *, belongs: bool) -> None:
+def _set_member(members: OrderedDict[ConversationKey, None], key: ConversationKey, *, belongs: bool) -> None:
     if belongs:
-        line.setdefault(key)
+        members.setdefault(key)
     else:
-        line.pop(key, None)
+        members.pop(key, None)

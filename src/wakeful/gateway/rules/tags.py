@@ -23,7 +23,7 @@ _ATTRIBUTE: Final = r"""\s+([A-Za-z_][A-Za-z0-9_]{0,63})\s*=\s*("[^"]{0,4096}"|'
 _TAG: Final = re.compile(rf"<(telegram-api|send-file)((?:{_ATTRIBUTE})*)\s*/>")
 _ATTRIBUTES: Final = re.compile(_ATTRIBUTE)
 _NAMES: Final = ("<telegram-api", "<send-file")
-# What may become a tag when more of the text is there.
+# The beginning of a tag at the end of a growing text.
 _OPEN_TAG: Final = re.compile(
     r"""<(?:telegram-api|send-file)\s(?:[^<>"']|"[^"]*"|'[^']*')*(?:"[^"]*|'[^']*)?\Z|<[a-z-]*/?\Z"""
 )
@@ -38,7 +38,7 @@ class ApiCall(Struct, frozen=True):
 
 
 class FileToSend(Struct, frozen=True):
-    """A file, by a path as the model wrote it: it may lead anywhere."""
+    """A file, by the path that the model wrote: it can be any path."""
 
     path: str
     caption: str = ""
@@ -48,7 +48,7 @@ _Found = tuple[int, int, ApiCall | FileToSend]
 
 
 class Tagged(Struct, frozen=True):
-    """An answer without its tags, and the tags. `left_out`: how many were beyond what one answer may ask for."""
+    """An answer without its tags, and the tags. `left_out`: how many were beyond the limits."""
 
     text: str
     calls: tuple[ApiCall, ...] = ()
@@ -66,9 +66,9 @@ def read_tags(text: str) -> Tagged:
 
 
 def shown_so_far(text: str) -> str:
-    """What may be shown of an answer that is still growing: no tag, and not the beginning of one.
+    """The part of a growing answer that may be shown: no tag, and not the beginning of one.
 
-    However it goes on, what is shown later begins with this.
+    However the answer goes on, the text shown later begins with this one.
     """
     return read_tags(text[: _certain_length(text)]).text
 
@@ -81,7 +81,7 @@ def _certain_length(text: str) -> int:
     line_start = text.rfind("\n", 0, end) + 1
     if _is_in_block(text, end):
         return end
-    # What is inline code is certain when its line is at an end: a tag behind a backtick may turn out to be quoted.
+    # Inline code is certain at the end of its line: until then a tag behind a backtick may turn out to be quoted.
     quoted_from = text.find("`", line_start, end)
     if quoted_from < 0:
         return end
@@ -90,22 +90,19 @@ def _certain_length(text: str) -> int:
 
 
 def _open_tag_start(text: str) -> int:
-    """Where something begins that may become a tag; the end if nothing does."""
+    """The position of text that may become a tag; the end if there is none."""
     position = max(0, len(text) - TAG_CHARS_MAX)
-    while (begun := _OPEN_TAG.search(text, position)) is not None:
-        if _may_become_tag(begun[0]) and not _is_in_block(text, begun.start()):
-            return begun.start()
-        position = begun.start() + 1
+    while (found := _OPEN_TAG.search(text, position)) is not None:
+        may_become_tag = any(name.startswith(found[0]) or found[0].startswith(name) for name in _NAMES)
+        if may_become_tag and not _is_in_block(text, found.start()):
+            return found.start()
+        position = found.start() + 1
     return len(text)
 
 
 def _is_in_block(text: str, position: int) -> bool:
     """Whether this line is in a code block, by the lines before it."""
     return open_at_end(text[: text.rfind("\n", 0, position) + 1]) is not None
-
-
-def _may_become_tag(begun: str) -> bool:
-    return any(name.startswith(begun) or begun.startswith(name) for name in _NAMES)
 
 
 def _tags(text: str) -> list[_Found]:
@@ -140,9 +137,9 @@ def _read(name: str, written: str) -> ApiCall | FileToSend | None:
 
 def _remove_tags(text: str, found: Sequence[_Found]) -> str:
     """The text around the tags. A tag on a line of its own takes its line with it."""
-    kept, position = "", 0
+    outside, position = "", 0
     for start, end, _ in found:
-        kept += text[position:start]
-        own_line = (not kept or kept.endswith("\n")) and text[end : end + 1] == "\n"
+        outside += text[position:start]
+        own_line = (not outside or outside.endswith("\n")) and text[end : end + 1] == "\n"
         position = end + own_line
-    return (kept + text[position:]).strip()
+    return (outside + text[position:]).strip()

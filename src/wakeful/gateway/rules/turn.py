@@ -1,7 +1,7 @@
 """The stored state of a turn, from the arrival of its message to its answer, and of a conversation. Pure.
 
-A turn is stored before and after every step that must not happen twice, so that after a crash it shows what
-has happened and what may have happened.
+A turn is stored before and after every step that must not happen twice. After a crash the stored turn shows
+which steps have happened, and which one may have.
 """
 
 from enum import StrEnum
@@ -14,7 +14,7 @@ from wakeful.gateway.rules.messages import ButtonPress, ConversationKey, Place
 
 class TurnStage(StrEnum):
     ACCEPTED = "accepted"
-    # Before, a placeholder may have been sent whose number was lost: it stays empty.
+    # The placeholder is sent. A crash just before can leave one whose number was lost: it stays empty.
     PLACED = "placed"
     # The prompt is given to the session under the turn's key; asking again under it is safe.
     ASKING = "asking"
@@ -26,7 +26,7 @@ class TurnStage(StrEnum):
 
 
 class StopScope(StrEnum):
-    """What its user wants no more of."""
+    """How much its user stopped."""
 
     NOTHING = ""
     TURN = "turn"
@@ -34,12 +34,12 @@ class StopScope(StrEnum):
 
 
 FINAL_STAGES: Final = frozenset({TurnStage.DONE, TurnStage.FAILED})
-# Telegram keeps an update for a day: what it may send again is known here as long.
+# Telegram keeps an update for a day, and may send it again until then.
 RETENTION_SECONDS: Final = 86_400.0
 
 
 class Turn(Struct, frozen=True, kw_only=True):
-    """`text` is the final text, an answer or why there is none; `parts` are the messages that show it."""
+    """`text` is the final text: an answer, or why there is none. `parts` are the messages that show it."""
 
     update_id: int
     place: Place
@@ -63,11 +63,11 @@ class Turn(Struct, frozen=True, kw_only=True):
     # An answer that the validator rejected: shown once, on request.
     withheld: str = ""
     cost_usd: float | None = None
-    # In and out; nothing where the client does not say.
+    # In and out; 0 if the client does not report them.
     tokens: tuple[int, int] = (0, 0)
     # A stop is final, whichever process continues the turn.
     cut: StopScope = StopScope.NOTHING
-    # A button that was pressed: no turn, but kept like one until it was seen to.
+    # The press of a button: no turn, but stored like one until it was handled.
     pressed: ButtonPress | None = None
 
     @property
@@ -80,15 +80,15 @@ class Turn(Struct, frozen=True, kw_only=True):
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
-    """What is kept of a conversation between its turns. `session_id` is empty before the first one and after /new."""
+    """A conversation between its turns. `session_id` is the session that runs it, or ran it last."""
 
     provider: str
     session_id: str = ""
-    # A digest of how it is run: where, by which program, with which permissions.
+    # A digest of its folder, program and permissions.
     held_as: str = ""
-    # Its session was not ended by us: it has a place in the pool.
+    # The gateway did not end its session: it has a place in the pool.
     seated: bool = False
     used_at: float = 0.0
-    # Calls that a person allowed for this session, by their digests. Earlier versions stored names of tools: those
-    # allow nothing.
+    # Digests of the calls that a person allowed for this session. Earlier versions stored tool names, which allow
+    # nothing.
     allowed: tuple[str, ...] = ()

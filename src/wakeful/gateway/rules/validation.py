@@ -1,8 +1,8 @@
 """Validates an answer: five closed reasons to reject one. Pure.
 
 A rejected answer is shown only on request, so a false alarm costs the user a press and their trust. Quoted
-code never counts against an answer, short answers may repeat, a new word makes a text new, an error that was
-asked about is an answer, and a client that calls the answer complete is believed. Only answers to the same
+code never counts against an answer. Short answers may repeat, and a new word makes a text new. An error that
+was asked about is an answer. A client that calls the answer complete is believed. Only answers to the same
 question are compared.
 """
 
@@ -24,7 +24,7 @@ SIMILARITY_MAX: Final = 0.7
 RECENT_MAX: Final = 3
 # "Yes, all 45 tests pass." may be the answer three times; a paragraph may not.
 LOOP_CHARS_MIN: Final = 80
-# Who asks the same once more may get the same once more: a status that has not changed. The third time nothing moves.
+# A user who repeats a question may get the same answer, such as a status that has not changed. The third one is a loop.
 LOOP_EARLIER_MIN: Final = 2
 # Comparing takes the product of both lengths; of longer answers both ends are compared.
 COMPARED_CHARS_MAX: Final = 4000
@@ -34,7 +34,7 @@ CONFUSION_CHARS_MAX: Final = 400
 
 
 class Finish(StrEnum):
-    """Whether the client says that the answer is whole."""
+    """The client's report about the end of the answer."""
 
     COMPLETE = "complete"
     CUT_SHORT = "cut_short"
@@ -47,12 +47,12 @@ class Exchange(Struct, frozen=True):
 
 
 class Recent(Struct, frozen=True):
-    """The last exchanges of one conversation, the newest last."""
+    """The last exchanges of one conversation, newest last."""
 
     exchanges: tuple[Exchange, ...] = ()
 
     def after(self, asked: str, answered: str) -> "Recent":
-        """With one more answer. Rejected answers belong here too: they show a loop."""
+        """The exchanges with one more. Rejected answers count too: they show a loop."""
         return Recent((*self.exchanges, Exchange(_head(asked), answered))[-RECENT_MAX:])
 
 
@@ -85,7 +85,7 @@ def validate(
 
 
 def similarity(one: str, other: str) -> float:
-    """How alike two texts are, from 0 to 1; spaces and capitals make no difference."""
+    """The similarity of two texts, from 0 to 1; spaces and capitals make no difference."""
     one, other = _normalize(one), _normalize(other)
     if max(len(one), len(other)) <= COMPARED_CHARS_MAX:
         return float(ratio(one, other)) / 100
@@ -95,7 +95,7 @@ def similarity(one: str, other: str) -> float:
     return float(min(ends, 2 * min(len(one), len(other)) / (len(one) + len(other))))
 
 
-# What Claude Code writes if the model sent no text.
+# Claude Code writes one of these if the model sent no text.
 _NOTHING_SAID: Final = frozenset({"", "(no content)", "no response requested."})
 
 
@@ -103,7 +103,7 @@ def _is_empty(candidate: Candidate) -> bool:
     return _normalize(without_hidden(candidate.text, "")) in _NOTHING_SAID
 
 
-# The first lines of a trace, and the lines it goes on with, of the runtimes that agents and their tools are made of.
+# The first line of a trace, and its further lines, as the runtimes of agents and their tools print them.
 _TRACE_HEAD: Final = re.compile(
     r"\s*(?:Traceback \(most recent call last\):|Exception in thread \"|panic: |goroutine \d+ \["
     r"|thread '[^']*' (?:\(\d+\) )?panicked at |Unhandled(?:PromiseRejection| rejection)|Uncaught \w*(?:Error|Exception)\b"
@@ -121,7 +121,7 @@ _OF_A_CLIENT: Final = (
 )
 _ERROR_ALONE: Final = re.compile(rf"(?:{_OF_A_PROGRAM}|{_OF_A_CLIENT})", re.ASCII)
 _CLIENT_ERROR: Final = re.compile(rf"(?:{_OF_A_CLIENT})", re.ASCII)
-# A program does not explain itself.
+# Words of an explanation: a program's error has none.
 _EXPLAINS: Final = re.compile(
     r"\b(?:means?|meaning|because|happens?|happened|usually|therefore|in short|it is fine|[Yy]ou|[Yy]our"
     r"|I|I've|we|(?:raised|thrown) (?:when|if|by))\b"
@@ -168,25 +168,23 @@ _ERROR_OPENING: Final = re.compile(r"[A-Za-z_.]*(?:Error|Exception)(?: \[[A-Z_]*
 
 
 def _may_become_trace(line: str, *, is_first: bool) -> bool:
-    """Of the last line, as far as it is there."""
-    begun = line.lstrip()
-    if not begun:
+    """Whether the unfinished last line may become the first line of a trace or error."""
+    start = line.lstrip()
+    if not start:
         return False
-    opens = any(each.startswith(begun) or begun.startswith(each) for each in _TRACE_OPENINGS)
-    indented = line[0] in " \t"
-    if opens and begun.startswith(("at ", "File ")) and not indented:
-        # "at noon" is everyday English; a trace indents it.
-        opens = False
-    return opens or (is_first and _ERROR_OPENING.fullmatch(begun) is not None)
+    opens = any(each.startswith(start) or start.startswith(each) for each in _TRACE_OPENINGS)
+    # "at noon" is everyday English; a trace indents it.
+    is_prose = start.startswith(("at ", "File ")) and line[0] not in " \t"
+    return (opens and not is_prose) or (is_first and _ERROR_OPENING.fullmatch(start) is not None)
 
 
 def without_trace(text: str) -> str:
-    """What may be seen of an answer that is still being written: nothing from the first line of a trace on."""
+    """The part of a growing answer before the first line of a trace."""
     lines = text.splitlines(keepends=True)
     outside = set(prose_lines(text))
     for number, line in enumerate(lines):
         bare = line.rstrip("\n")
-        alone = number == 0 and (_ERROR_ALONE.fullmatch(bare.strip()) and not _EXPLAINS.search(bare))
+        alone = number == 0 and _ERROR_ALONE.fullmatch(bare.strip()) and not _EXPLAINS.search(bare)
         unfinished = number == len(lines) - 1 and not line.endswith("\n")
         begins = unfinished and _may_become_trace(bare, is_first=number == 0)
         if bare in outside and (_TRACE_HEAD.match(bare) or _TRACE_LINE.match(bare) or alone or begins):
@@ -213,7 +211,7 @@ _FILLER: Final = re.compile(
     r"|(?:hi|hello|hey)(?: there| again)?|good (?:morning|afternoon|evening)|welcome(?: back)?"
     r"|(?:how|what) can i (?:help|do)(?: (?:you|for you))?(?: (?:today|with|with that|with this))?)"
 )
-# After a greeting this is polite; to an order it says that nothing was understood.
+# After a greeting the question what to do is polite; without one it shows that nothing was understood.
 _GREETING: Final = re.compile(
     r"(?:hi|hello|hey)(?: there| again)?|good (?:morning|afternoon|evening)|welcome(?: back)?"
 )
@@ -240,7 +238,7 @@ def _is_confused(candidate: Candidate) -> bool:
     """
     if len(candidate.text) > CONFUSION_CHARS_MAX:
         return False
-    text = _normalize(candidate.text.replace("\u2019", "'"), kept="\n")
+    text = _normalize(candidate.text.replace("\u2019", "'"), separator="\n")
     sentences = [each.strip(" ,") for each in _SENTENCE_END.split(text) if each.strip(" ,")]
     if any(_GREETING.fullmatch(each) for each in sentences):
         sentences = [each for each in sentences if not _WHAT_TO_DO.fullmatch(each)]
@@ -253,7 +251,7 @@ _DANGLING: Final = re.compile(r"(?:[,(\[{]|\b(?:and|the|because|which|with|of))\
 
 
 def _is_truncated(candidate: Candidate) -> bool:
-    """The client says so; or it says nothing, and a code block is open, or the last line breaks off."""
+    """The client reports it; or it reports nothing, and a code block is open or the last line breaks off."""
     if candidate.finish is not Finish.UNSAID:
         return candidate.finish is Finish.CUT_SHORT
     if open_at_end(candidate.text) is not None:
@@ -266,14 +264,14 @@ def _is_truncated(candidate: Candidate) -> bool:
 
 
 _WORD: Final = re.compile(r"\w+")
-# They ask for the last answer once more.
+# These prompts ask for the last answer once more.
 _FOLLOW_UPS: Final = frozenset(PROMPTS.values())
 
 
 def _is_loop(candidate: Candidate) -> bool:
-    """The same question was answered so before, twice, and there is no new word in it.
+    """The same question had a similar answer twice before, and this one has no new word.
 
-    What is said to another question is another answer, however alike they read: a status of B after one of A.
+    An answer to another question does not count, however similar: a status of B after one of A.
     """
     if len(_normalize(candidate.text)) < LOOP_CHARS_MIN or candidate.asked in _FOLLOW_UPS:
         return False
@@ -301,7 +299,7 @@ def _is_same_question(one: str, other: str) -> bool:
 RULES: Final[Mapping[Reason, ValidationRule]] = {
     Reason.EMPTY: ValidationRule(
         _is_empty,
-        "nothing to read",
+        "no text",
         "an answer that only sends a file",
     ),
     Reason.ERROR_LEAK: ValidationRule(
@@ -311,28 +309,28 @@ RULES: Final[Mapping[Reason, ValidationRule]] = {
     ),
     Reason.CONFUSION: ValidationRule(
         _is_confused,
-        "every sentence says that nothing was understood",
+        "every sentence says that the agent did not understand",
         "a question that names what is unclear",
     ),
     Reason.TRUNCATED: ValidationRule(
         _is_truncated,
-        f"the client says so; or an open code block, or {TRUNCATED_CHARS_MIN} characters and more that break off",
-        "whatever the client calls complete, and short texts",
+        f"the client says so; or an open code block, or {TRUNCATED_CHARS_MIN} characters or more that end in mid-sentence",
+        "answers that the client calls complete, and short texts",
     ),
     Reason.LOOP: ValidationRule(
         _is_loop,
         f"the same question, the third time, and an answer more than {SIMILARITY_MAX:.0%} like two of the last {RECENT_MAX}, without a new word",
-        f"answers to another question or below {LOOP_CHARS_MIN} characters, a new name or number, and what a button asked for",
+        f"answers to another question or below {LOOP_CHARS_MIN} characters, a new name or number, and answers to a button",
     ),
 }
 
 
-def _normalize(text: str, kept: str = "") -> str:
-    """Lower case with single spaces; `kept`: a character that stays what it is."""
+def _normalize(text: str, separator: str = "") -> str:
+    """The text in lower case with single spaces; `separator`: a space character that stays."""
     lower = text.casefold()
-    if not kept:
+    if not separator:
         return " ".join(lower.split())
-    return kept.join(" ".join(part.split()) for part in lower.split(kept))
+    return separator.join(" ".join(part.split()) for part in lower.split(separator))
 
 
 def _head(text: str) -> str:

@@ -23,7 +23,7 @@ from wakeful.views.incidents import IncidentList, incident_list
 
 
 class QueuedSessionHeld(WorldError, code="held-in-queue", http_status=409, exit_code=1):
-    """{shown} belongs to a queue, and {waits}. A person's yes revives it: wakeful session revive {shown} --yes"""
+    """{shown} belongs to a queue, and {waits}. To approve it: wakeful resume {shown} --yes"""
 
 
 class QueuedSessions(Protocol):
@@ -40,11 +40,14 @@ class QueuedSessions(Protocol):
 class ReviveOrder(Struct, frozen=True, forbid_unknown_fields=True):
     """`approved`: a person has checked the interrupted calls and lets it go on.
 
+    `happened`: they have happened, and the brief for the agent says so; only with `approved`.
+
     `by_gateway`: the chat gateway proposes it by itself, so the limits of Wakeful's own actions apply.
     `runaway`: its process takes too much of the host and is to be ended first; only with `by_gateway`.
     """
 
     approved: bool = False
+    happened: bool = False
     by_gateway: bool = False
     runaway: bool = False
     by: Annotated[str, Meta(max_length=300)] = UNNAMED_OPERATOR
@@ -89,7 +92,12 @@ class HealingRoutes:
             return action_response(await self._healer.propose(session_id))
         try:
             return action_response(
-                await self._healer.revive(session_id, approved=order.approved, by=order.by)
+                await self._healer.revive(
+                    session_id,
+                    approved=order.approved,
+                    by=order.by,
+                    happened=order.approved and order.happened,
+                )
             )
         except (SessionNotFound, NotManaged):
             # Wakeful does not manage the sessions of a queue, but they wait for a person's approval as well.

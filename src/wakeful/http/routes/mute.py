@@ -33,8 +33,11 @@ _MUTE_PROBLEMS: Final = PROBLEMS | {409: "There are too many mutes."}
 
 
 class PauseOrder(Struct, frozen=True, forbid_unknown_fields=True):
+    """`for_seconds`: the pause ends by itself after this time."""
+
     by: _Text = UNNAMED_OPERATOR
     reason: _Text = ""
+    for_seconds: _Seconds | None = None
 
 
 class SessionMuteOrder(Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,7 +87,8 @@ class MuteRoutes:
 
     async def pause(self, request: HttpRequest[PauseOrder]) -> EncodedResponse[PauseAnswer]:
         """Stop every action that Wakeful takes by itself; requests of people are still carried out. Needs a person."""
-        changed = await self._mute_pause.pause(request.input.by, request.input.reason)
+        order = request.input
+        changed = await self._mute_pause.pause(order.by, order.reason, order.for_seconds)
         return encode_response(PauseAnswer(self._mute_pause.current_pause_record, changed))
 
     async def resume(self, _request: HttpRequest[None]) -> EncodedResponse[PauseAnswer]:

@@ -28,7 +28,7 @@ from wakeful.replay.cases import SavedCase
 from wakeful.sessions.registry import LIMIT_MAX, Query
 from wakeful.sessions.repair import Repair, Repairs
 from wakeful.views.calls import CALLS_MAX
-from wakeful.views.records import CallList, EventList, Overview, SessionList
+from wakeful.views.records import CallList, EventList, Overview, SessionList, SessionMatchList
 from wakeful.views.sessions import SessionQueries
 
 WAIT_SECONDS_MAX = 3600
@@ -48,6 +48,10 @@ class SessionQuery(Struct, frozen=True):
     project: str | None = None
     limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = LIMIT_MAX
     cursor: str | None = None
+
+
+class NameQuery(Struct, frozen=True):
+    name: Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class CallerQuery(Struct, frozen=True):
@@ -80,6 +84,7 @@ class SessionRoutes:
             get("/api/status", self.overview, Overview),
             get("/api/sessions", self.sessions, SessionList, query=SessionQuery),
             get("/api/sessions/self", self.of_caller, SessionRecord, query=CallerQuery),
+            get("/api/find", self.find, SessionMatchList, query=NameQuery),
             get(one, self.record, SessionRecord),
             get(f"{one}/health", self.health, HealthView),
             get(f"{one}/status", self.status, SessionStatus),
@@ -109,6 +114,10 @@ class SessionRoutes:
             pids.append(peer.pid)
         lineage = [each for start in pids for each in (start, *self._ancestors(start))]
         return EncodedResponse(self._queries.of_caller(request.input.conversation or (), lineage))
+
+    async def find(self, request: HttpRequest[NameQuery]) -> EncodedResponse[SessionMatchList]:
+        """The sessions that a name stands for: a name, agent, tmux session, id, project, or a part of one."""
+        return EncodedResponse(self._queries.find(request.input.name))
 
     async def record(self, request: HttpRequest[None]) -> EncodedResponse[SessionRecord]:
         """The whole record of one session, by its id, its conversation id or a unique prefix of either."""

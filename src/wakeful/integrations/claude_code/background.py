@@ -17,11 +17,11 @@ from wakeful.judging import events as e
 
 _NOTIFICATION: Final = b"<task-notification>"
 _TASK: Final = re.compile(rb"<task-id>([\w-]{1,40})<")
-# Events of a monitor and a command that waits for input come in the same form, without this.
+# Notifications about a monitor's event or a command that waits for input have the same form, without this.
 _OVER: Final = b"<status>"
 NOTIFICATION_BYTES_MAX: Final = 1000
-# The first words of a result, and the id of its task. Version 2.1.199 put 150 characters between them.
-_WORDS: Final = re.compile(
+# The beginning of a result's text, and the id of its task. Version 2.1.199 put 150 characters between them.
+_OPENING: Final = re.compile(
     rb'(?:\[\{"type": ?"text", ?"text": ?)?"(?:Command (?:running in|was|did not)|Async agent launched|Monitor started'
     rb'|Workflow launched)[^"]{0,400}?(?:ID: |agentId: |\(task )([\w-]{1,40})'
 )
@@ -46,7 +46,7 @@ class _Result(Struct, gc=False):
     background_task_id: Any = msgspec.field(default=None, name="backgroundTaskId")
     timeout_ms: Any = msgspec.field(default=None, name="timeoutMs")
     error: Any = None
-    # A call that ends a task or asks for its status names it so.
+    # A call that ends a task or requests its status has these fields.
     asked_id: Any = msgspec.field(default=None, name="task_id")
     asked_type: Any = msgspec.field(default=None, name="task_type")
     task: _Task | None = None
@@ -67,13 +67,13 @@ def task_ended(opening: bytes, at: float) -> Sequence[e.Event]:
     return (e.TaskEnded(at, task[1].decode()),) if task is not None else ()
 
 
-def task_left_running(result: bytes, words: bytes) -> str:
-    """The task that goes on after its call ended; empty if there is none."""
+def task_left_running(result: bytes, content: bytes) -> str:
+    """The task that goes on after its call ended; empty if there is none. `content` is the result as text."""
     fields = _decode_result(result)
     task = _launched_task_id(fields) if fields is not None else None
     if isinstance(task, str) and task:
         return task[:_TASK_ID_CHARS_MAX]
-    match = _WORDS.match(words)
+    match = _OPENING.match(content)
     return match[1].decode() if match is not None else ""
 
 

@@ -24,7 +24,6 @@ from wakeful.control.driver import (
     ignore_start,
 )
 from wakeful.core.clock import Clock
-from wakeful.core.errors import StartFailed
 from wakeful.core.ids import ConversationId, is_uuid, parse_session_id
 from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process, ProcessState
@@ -40,6 +39,7 @@ from wakeful.integrations.driver_support import (
     confirmed,
     declined,
     ineffective,
+    start_error,
     stop_managed_process,
     unreachable_result,
     unverified,
@@ -70,7 +70,7 @@ NOT_LOGGED_IN: Final = "authentication_failed"
 DENIAL: Final = "A person refused this."
 # A harmless request. The client reads lines in their order: its answer proves that every line before has arrived.
 PING: Final = "mcp_status"
-# The client shortens longer names in its own way; then only the client knows whether the conversation exists.
+# The client shortens longer names in its own way, so whether the conversation exists cannot be checked here.
 PROJECT_FOLDER_CHARS_MAX: Final = 200
 
 
@@ -86,12 +86,12 @@ class ClaudeDriver:
         self._timeouts = timeouts or DriverTimeouts()
 
     def is_open(self, managed: ManagedSession) -> bool:
-        """Its process runs, and a process has its input open."""
+        """Whether its process runs and a process has its input open."""
         process = managed.process
         return process is not None and proc.is_running(process) and self._folder(managed).has_reader()
 
     def is_lost(self, managed: ManagedSession) -> bool:
-        """The process lives and does not read its input: it closed it, or was started in another terminal."""
+        """Whether its process is alive and does not read the input: it closed it, or runs in another terminal."""
         return unreachable_result(managed) is None and not self._folder(managed).has_reader()
 
     async def start(self, request: StartRequest, on_started: OnStarted = ignore_start) -> ActionResult:
@@ -120,13 +120,13 @@ class ClaudeDriver:
         return RunFolder(self._root, managed.session_id).process
 
     async def resume(self, managed: ManagedSession, request: StartRequest) -> ActionResult:
-        del managed  # it gets a run folder, wherever it ran before
+        del managed  # `start` creates a run folder, also for a session that ran without one
         return await self.start(request)
 
     async def deliver(
         self, managed: ManagedSession, prompt: str, environ: Mapping[str, str] | None = None
     ) -> ActionResult:
-        del environ  # its process lives already
+        del environ  # its process has one already
         check_prompt(prompt)
         if (missing := self._unreachable(managed)) is not None:
             return missing
@@ -143,16 +143,16 @@ class ClaudeDriver:
         again: bool,
         environ: Mapping[str, str] | None = None,
     ) -> ActionResult:
-        del environ  # its process lives already
+        del environ  # its process has one already
         check_prompt(prompt)
-        if again and (settled := self._result_of_earlier_process(managed, prompt_id)) is not None:
-            return settled
+        if again and (result := self._result_of_earlier_process(managed, prompt_id)) is not None:
+            return result
         if (missing := self._unreachable(managed)) is not None:
             # No process took it: a resumed session may get the prompt.
             return replace(missing, outcome=ActionOutcome.DECLINED)
         async with self._connect(managed) as connection:
-            if (settled := await self._result_if_delivered(connection, prompt_id, again=again)) is not None:
-                return settled
+            if (result := await self._result_if_delivered(connection, prompt_id, again=again)) is not None:
+                return result
             self._trim(connection)
             return await self._send_prompt(connection, prompt, prompt_id)
 
@@ -162,7 +162,7 @@ class ClaudeDriver:
         return False
 
     def _result_of_earlier_process(self, managed: ManagedSession, prompt_id: str) -> ActionResult | None:
-        """What a dead process did with the prompt; None: none had it, or the living process says that itself."""
+        """The prompt's fate in an ended process; None if no such process had it, or if the process is alive."""
         folder = self._folder(managed)
         state = proc.state_of(managed.process) if managed.process is not None else ProcessState.DEAD
         known = folder.prompts
@@ -188,7 +188,7 @@ class ClaudeDriver:
     async def _result_if_delivered(
         self, connection: StreamConnection, prompt_id: str, *, again: bool
     ) -> ActionResult | None:
-        """Whether it has the prompt; None: it does not.
+        """The result if the client has the prompt; None if it does not.
 
         The client reads lines in their order: an answer to a later request proves that it read the prompt. A busy
         client may report a prompt only at the end of its first block.
@@ -247,7 +247,7 @@ class ClaudeDriver:
         async with self._connect(managed) as connection:
             return tuple(
                 PermissionQuestion(
-                    each.id, each.tool, safe(f"{each.words} {each.input.decode(errors='replace')}")
+                    each.id, each.tool, safe(f"{each.description} {each.input.decode(errors='replace')}")
                 )
                 for each in connection.stream.questions.values()
             )
@@ -259,12 +259,12 @@ class ClaudeDriver:
         if folder.has_reader():
             return declined("another process of this session still reads its input")
         conversation = ("--resume" if request.resume else "--session-id", managed.conversation_id)
-        program, *words = request.argv
+        program, *options = request.argv
         environ = with_marks(request.environ, managed.session_id, request.epoch, request.intent_id)
         _record_prompt_fates(folder)
         with folder.open_streams() as streams:
             process = launch(
-                (program, *OPTIONS, *conversation, *words),
+                (program, *OPTIONS, *conversation, *options),
                 cwd=request.cwd,
                 environ={**environ, "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"},
                 streams=streams,
@@ -283,10 +283,16 @@ class ClaudeDriver:
             lambda stream: request_id in stream.answered_requests, self._timeouts.start
         )
         if not answered and not connection.is_alive:
-            raise _start_failure(connection, request, managed)
+            raise start_error(
+                request,
+                connection.folder,
+                managed.conversation_id,
+                unknown=UNKNOWN_CONVERSATION,
+                last_output=connection.stream.last_result_text,
+            )
         if not answered:
-            unsaid = "" if request.prompt is None else "; it was given no prompt"
-            return unverified(f"it runs and has not answered yet{unsaid}", managed)
+            no_prompt = "" if request.prompt is None else "; it was given no prompt"
+            return unverified(f"it runs and has not answered yet{no_prompt}", managed)
         if request.prompt is None:
             return confirmed("it runs and answers", managed)
         result = await self._send_prompt(connection, request.prompt, request.prompt_id or str(uuid4()))
@@ -319,7 +325,7 @@ class ClaudeDriver:
         )
 
     async def _check_first_reply(self, connection: StreamConnection, result: ActionResult) -> ActionResult:
-        """Whether the first turn fails at once without a login; log sources report other failures."""
+        """Check whether the first turn fails at once without a login; log sources report other failures."""
         stream = connection.stream
         before = stream.model_messages
         await connection.wait_until(
@@ -383,11 +389,11 @@ def _record_fates(folder: RunFolder, stream: StreamState, *, lives: bool) -> Non
 
 def _not_listening_reason(managed: ManagedSession) -> str:
     """Why a process that Wakeful did not start takes no prompts, from its command line."""
-    words = proc.command(managed.process.pid) if managed.process is not None else ()
-    if not {"-p", "--print"} & set(words):
+    argv = proc.command(managed.process.pid) if managed.process is not None else ()
+    if not {"-p", "--print"} & set(argv):
         return "it runs in a terminal that Wakeful cannot type into: only in tmux it can"
-    back = f"`wakeful session resume {managed.session_id}` goes on with its conversation"
-    return f"it was started for one prompt (claude -p) and takes no more; once it has ended, {back}"
+    resume = f"`wakeful session resume {managed.session_id}` goes on with its conversation"
+    return f"it was started for one prompt (claude -p) and takes no more; once it has ended, {resume}"
 
 
 def _may_exist(request: StartRequest, conversation: ConversationId) -> bool:
@@ -395,16 +401,6 @@ def _may_exist(request: StartRequest, conversation: ConversationId) -> bool:
     config = request.environ.get("CLAUDE_CONFIG_DIR") or f"{request.environ.get('HOME', '~')}/.claude"
     transcript = Path(config).expanduser() / "projects" / project / f"{conversation}.jsonl"
     return len(project) > PROJECT_FOLDER_CHARS_MAX or transcript.is_file()
-
-
-def _start_failure(
-    connection: StreamConnection, request: StartRequest, managed: ManagedSession
-) -> ConversationUnknown | StartFailed:
-    words = connection.folder.last_error_output() or connection.stream.last_result_text or "it said nothing"
-    connection.folder.remove()
-    if UNKNOWN_CONVERSATION in words:
-        return ConversationUnknown(conversation=managed.conversation_id, folder=request.cwd)
-    return StartFailed(program=request.argv[0], reason=words)
 
 
 def _permission_response(question: PermissionRequest, reply: PermissionReply) -> dict[str, object]:
@@ -419,9 +415,9 @@ def _permission_response(question: PermissionRequest, reply: PermissionReply) ->
     }
 
 
-def _action_result(connection: StreamConnection, reached: bool, words: str) -> ActionResult:
+def _action_result(connection: StreamConnection, reached: bool, success: str) -> ActionResult:
     if reached:
-        return confirmed(words)
+        return confirmed(success)
     if connection.is_alive:
         return unverified("it lives and has not reacted yet")
     return ineffective(

@@ -65,11 +65,6 @@ class ClaudeLogin:
         )
 
 
-class _Answer(Struct):
-    is_error: bool
-    result: str = ""
-
-
 class ClaudeOneShot:
     """Implements control.provider.OneShot. It runs in `folder`, an empty one of Wakeful's."""
 
@@ -79,7 +74,7 @@ class ClaudeOneShot:
     async def execute(self, prompt: str, seconds_max: float) -> str | None:
         answer = await self._client.run_model(prompt, seconds_max, "-p", *_ONE_TURN)
         try:
-            result = decode_json(answer.output, _Answer)
+            result = decode_json(answer.output, _Result)
         except (msgspec.DecodeError, UnicodeError):
             return None
         return None if result.is_error else result.result

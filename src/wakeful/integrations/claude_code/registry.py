@@ -33,9 +33,9 @@ ENTRY_BYTES_MAX: Final = 64 * 1024
 ENTRIES_MAX: Final = 20_000
 REJECTED_KEPT_MAX: Final = 1000
 REJECTED_SHOWN_MAX: Final = 3
-# A Linux pid has 22 bits, a start time in clock ticks fits in 62, and a time in milliseconds in a float without loss.
+# A Linux pid has 22 bits, a start time in clock ticks fits in 62 (in 18 digits), and a time in milliseconds in a float without loss.
 Pid = Annotated[int, Meta(ge=1, le=2**22)]
-Ticks = Annotated[str, Meta(max_length=19)] | Annotated[int, Meta(ge=0, le=2**62)]
+Ticks = Annotated[str, Meta(pattern="^[0-9]{1,18}\\Z")] | Annotated[int, Meta(ge=0, le=2**62)]
 Milliseconds = Annotated[float, Meta(ge=0, le=2**53)]
 
 
@@ -58,7 +58,7 @@ _decode: Final = json_decoder(RegistryEntry)
 
 
 class _RejectedEntry(Struct, frozen=True):
-    """An entry that is not believed: the session that it names, and the reason."""
+    """The session that a rejected entry names, and the reason."""
 
     session_id: SessionId
     reason: str
@@ -95,7 +95,7 @@ class ClaudeRegistrySource:
 
     @property
     def skipped_logs(self) -> str | None:
-        """The entries that are not believed, because they name a process that is not the client, and surplus ones."""
+        """Rejected entries with their reasons, and the number of entries that are too many to read."""
         first = islice(self._rejected.items(), REJECTED_SHOWN_MAX)
         shown = [f"{path.name}: {each.reason}" for path, each in first]
         if more := len(self._rejected) - len(shown):
@@ -123,23 +123,24 @@ class ClaudeRegistrySource:
                 self._read(path)
 
     def on_changes(self, changes: FileChanges) -> None:
-        if any(changes.adds_folder_for(str(folder)) for folder in self._registries):
+        if any(changes.needs_scan(str(folder)) for folder in self._registries):
             self.scan()
             return
-        for changed in changes.changed:
+        # Of a deleted file, only its rejection is left to forget.
+        for changed in (*changes.changed, *changes.gone):
             path = Path(changed)
             if path.suffix == ".json" and path.parent in self._registries:
                 self._read(path)
 
     def catch_up(self, session_id: SessionId) -> None:
-        """Every change of a registry file raises an event. Only a rejected entry is read once more."""
+        """Read rejected entries again; every other change of a registry file raises an event."""
         for path in [path for path, each in self._rejected.items() if each.session_id == session_id]:
             self._read(path)
 
     def _read(self, path: Path) -> None:
         self._rejected.pop(path, None)
         entry = read_entry(path)
-        # The client that we know writes a UUID.
+        # The known versions of the client write a UUID.
         if entry is None or not is_uuid(entry.session_id) or entry.cwd in self._ignored_folders:
             return
         identity = identity_of(entry.session_id, self._host)
@@ -172,7 +173,7 @@ class ClaudeRegistrySource:
 
 
 def _rank(path: Path) -> tuple[bool, float]:
-    """Whether a process has the pid that the file is named after, and how new the file is."""
+    """Whether a process has the pid in the file's name, and how new the file is."""
     has_process = path.stem.isdecimal() and Path("/proc", path.stem).exists()
     try:
         return has_process, path.lstat().st_mtime
@@ -245,10 +246,10 @@ def _mismatch_reason(entry: RegistryEntry, process: Process) -> str | None:
 
     Without a terminal the conversation in the arguments stays the same; in a terminal a person can change it.
     """
-    words = proc.command(process.pid)
-    if _WITHOUT_TERMINAL.isdisjoint(words) or "--fork-session" in words:
+    argv = proc.command(process.pid)
+    if _WITHOUT_TERMINAL.isdisjoint(argv) or "--fork-session" in argv:
         return None
-    for word, following in pairwise((*words, "")):
+    for word, following in pairwise((*argv, "")):
         name, _, value = word.partition("=")
         named = value or following
         if name in _NAMING and is_uuid(named) and named.lower() != entry.session_id.lower():
@@ -275,7 +276,7 @@ def entry_of(process: Process) -> RegistryEntry | None:
     try:
         return entry if entry is not None and entry.process == process else None
     except ValueError:
-        # The client that we know writes a start time.
+        # The known versions of the client write a start time.
         return None
 
 

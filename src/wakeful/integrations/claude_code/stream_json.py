@@ -1,6 +1,6 @@
 """Parses Claude Code's stream-json output into the state a driver needs, and talks to a running process.
 
-`StreamState` is pure: lines in, state out. Torn, unknown or misshapen lines change nothing, and it does not keep
+`StreamState` is pure: lines in, state out. Torn, unknown or malformed lines change nothing, and it does not store
 the agent's answers. `StreamConnection` writes lines to the FIFO and reads the output file from its beginning each
 time, so a restart of Wakeful loses nothing.
 """
@@ -30,11 +30,11 @@ IDLE: Final = "idle"
 
 
 class PermissionRequest(Struct, frozen=True):
-    """A call that waits for a person's permission. `words`: the client's description of the call."""
+    """A call that waits for a person's permission, with the client's description."""
 
     id: str
     tool: str
-    words: str
+    description: str
     input: bytes
 
 
@@ -71,7 +71,7 @@ class StreamState:
     def __init__(self) -> None:
         self._state = IDLE
         self.questions: dict[str, PermissionRequest] = {}
-        # The newest ids of answered requests (ours, and questions whose answer arrived) and of replayed prompts.
+        # The newest ids of answered requests (Wakeful's requests and the client's questions) and of replayed prompts.
         self.answered_requests: dict[str, None] = {}
         self.replayed_prompts: dict[str, None] = {}
         self.results = 0
@@ -83,7 +83,7 @@ class StreamState:
 
     @property
     def is_busy(self) -> bool:
-        """Inside a turn, also while it waits for a person. Before its first prompt a client writes no state."""
+        """Whether a turn runs, also while it waits for a person. Before its first prompt a client writes no state."""
         return self._state != IDLE
 
     def feed(self, line: bytes) -> None:
@@ -117,9 +117,9 @@ class StreamState:
 
     def _on_question(self, question_id: str, request: ControlRequest) -> None:
         if len(self.questions) < QUESTIONS_MAX:
-            words = plain(redact(request.description or request.tool_name), TEXT_CHARS_MAX)
+            description = plain(redact(request.description or request.tool_name), TEXT_CHARS_MAX)
             self.questions[question_id] = PermissionRequest(
-                question_id, request.tool_name, words, bytes(request.input)
+                question_id, request.tool_name, description, bytes(request.input)
             )
 
     def _on_result(self, record: _Line) -> None:
@@ -138,12 +138,12 @@ def _remember(ids: dict[str, None], new: str) -> None:
         del ids[next(iter(ids))]
 
 
-# Partial messages fill a file fast. Between turns, when nothing in it is needed any more, a file this big is emptied.
+# Partial messages fill a file fast. Between turns its content is not needed, and a file above this size is emptied.
 OUTPUT_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class StreamConnection:
-    """A context manager; `stream` is as new as the last read."""
+    """A context manager; `stream` is the state at the last read."""
 
     def __init__(self, folder: RunFolder, process: Process, write_seconds: float) -> None:
         self.folder = folder

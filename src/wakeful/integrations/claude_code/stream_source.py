@@ -1,33 +1,48 @@
 """Log source for the output streams of driven Claude Code.
 
 It reports model activity, retried requests and permission questions. A permission question exists only on
-this stream; everything else comes from the transcript, except calls that a killed client had no time to write
-there. Offsets are kept in memory: after a restart, the end of the file shows whether a question is still
-open.
+this stream; everything else comes from the transcript, except what a killed client had no time to write there:
+its last calls, or the end of its turn. Offsets are kept in memory: after a restart, the end of the file shows
+whether a question is still open.
 """
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+from zlib import crc32
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from wakeful.core.clock import Clock
 from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import BadSessionId
 from wakeful.core.ids import ConversationId, SessionId, parse_session_id
 from wakeful.integrations.claude_code.transcript import calls_in
-from wakeful.judging.events import CallStarted, Event, QuestionAnswered, QuestionAsked, RequestRetried
+from wakeful.judging.events import (
+    CallStarted,
+    Event,
+    QuestionAnswered,
+    QuestionAsked,
+    RequestRetried,
+    TurnEnded,
+    TurnInterrupted,
+)
 from wakeful.judging.evidence import STREAM, SessionIdentity
 from wakeful.sources.base import EvidenceSink, FileChanges, FolderWatcher
 from wakeful.sources.folder_watch import watch_or_await
+from wakeful.sources.parsing import question_of, text_of
+from wakeful.sources.turn_failure import turn_failed_event
 
 OUTPUT: Final = "out.jsonl"
-# A question and what follows it are a few KB; partial messages between them many.
+# A question and the lines after it have a few KB, partial messages between them many.
 TAIL_BYTES: Final = 256 * 1024
 _PARTIAL: Final = b'{"type":"stream_event"'
+# A file's time of writing is up to 4 ms late by the kernel's clock; a newly started client writes after 0.7 s.
+OLDER_SECONDS_MAX: Final = 0.5
+# The run's own limits end a turn as the transcript's mark does: nothing failed.
+_LIMITS: Final = frozenset({"error_max_turns", "error_max_budget_usd"})
 
 
 class _Request(Struct, gc=False):
@@ -42,13 +57,24 @@ class _Line(Struct, gc=False):
     state: str | None = None
     request: _Request | None = None
     parent_tool_use_id: str | None = None
+    error: Raw = Raw(b"")
+
+
+class _Result(Struct, gc=False):
+    subtype: str = ""
+    is_error: bool = False
+    api_error_status: int | None = None
+    result: Raw = Raw(b"")
+    errors: list[str] = []
+    terminal_reason: str | None = None
 
 
 _decode: Final = json_decoder(_Line)
+_decode_result: Final = json_decoder(_Result)
 
 
 class _ReadPosition(Struct):
-    """How far one stream was read; `torn` is the beginning of an incomplete line."""
+    """The position in one stream; `torn` is the beginning of an incomplete line."""
 
     offset: int
     torn: bytes = b""
@@ -89,7 +115,7 @@ class ClaudeStreamSource:
 
     def on_changes(self, changes: FileChanges) -> None:
         root = str(self._root)
-        if changes.adds_folder_for(root):
+        if changes.needs_scan(root):
             self.scan()
             return
         for path in changes.changed:
@@ -105,16 +131,34 @@ class ClaudeStreamSource:
         if fetched is None:
             return []
         lines, _torn = _lines(fetched.content)
-        # The calls of the last turn; lines have no time. A subagent's calls are left out: the call that
-        # began it counts.
-        begun: list[CallStarted] = []
+        # Lines have no time, so calls get the time of the file. A subagent's own calls are left out.
+        calls: list[CallStarted] = []
         for line, record in _whole_messages(lines):
             if record.type == "result":
-                begun.clear()
+                calls.clear()
             elif record.type == "assistant" and record.parent_tool_use_id is None:
-                begun += calls_in(line, fetched.written_at)
-        known = next((number for number, each in enumerate(begun, 1) if each.call == call), 0)
-        return begun[known:]
+                calls += calls_in(line, fetched.written_at)
+        known = next((number for number, each in enumerate(calls, 1) if each.call == call), 0)
+        return calls[known:]
+
+    def turn_end(self, session_id: SessionId, last_wall: float) -> Event | None:
+        """The end of the stream's last turn; None if that goes on, or if the stream is older than the log's last line."""
+        fetched = self._fetch(session_id, None)
+        if fetched is None or fetched.written_at < last_wall - OLDER_SECONDS_MAX:
+            return None
+        lines, _torn = _lines(fetched.content)
+        ended, in_turn, code = None, False, ""
+        for line, record in _whole_messages(lines):
+            if record.type == "result":
+                # Without a turn before it, the client refused to start.
+                ended = _turn_end(line, fetched.written_at, code) if in_turn else None
+                in_turn, code = False, ""
+            elif record.parent_tool_use_id is None and (
+                record.type in {"assistant", "user"} or record.state == "running"
+            ):
+                ended, in_turn = None, True
+                code = text_of(bytes(record.error)) or code
+        return ended
 
     def _scan_folder(self, name: str) -> None:
         try:
@@ -127,23 +171,23 @@ class ClaudeStreamSource:
             self._read(session_id)
 
     def _read(self, session_id: SessionId) -> None:
-        """Report the appended lines; of a stream that is new here, only its open question."""
-        place = self._positions.get(session_id)
-        fetched = self._fetch(session_id, place.offset if place is not None else None)
+        """Report the appended lines; at the first read of a stream, only its open question."""
+        position = self._positions.get(session_id)
+        fetched = self._fetch(session_id, position.offset if position is not None else None)
         if fetched is None:
             self._positions.pop(session_id, None)
             return
-        fresh = fetched.content
-        lines, torn = _lines((place.torn if place is not None and fetched.begin else b"") + fresh)
-        self._positions[session_id] = _ReadPosition(fetched.begin + len(fresh), torn)
-        if place is None:
+        content = fetched.content
+        lines, torn = _lines((position.torn if position is not None and fetched.begin else b"") + content)
+        self._positions[session_id] = _ReadPosition(fetched.begin + len(content), torn)
+        if position is None:
             self._report(session_id, _open_question(_events(lines, self._clock.now().wall)))
-        elif fresh:
+        elif content:
             self._report(session_id, _events(lines, self._clock.now().wall))
             self._sink.on_growth(session_id)
 
     def _fetch(self, session_id: SessionId, offset: int | None) -> _StreamPart | None:
-        """The part after the offset, or all if the file was emptied since; without one its end. None without a stream."""
+        """The part after the offset, or all if the file was emptied since; without an offset, the end of the file."""
         try:
             descriptor = os.open(self._root / session_id / OUTPUT, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
@@ -197,6 +241,23 @@ def _event(record: _Line, at: float) -> Event | None:
             return RequestRetried(at)
         case _:
             return None
+
+
+def _turn_end(line: bytes, at: float, code: str) -> Event | None:
+    """The end of a turn, as the transcript has it. `code` is the client's code of a failed request."""
+    try:
+        ended = _decode_result(line)
+    except msgspec.DecodeError:
+        return None
+    if (ended.terminal_reason or "").startswith("aborted"):
+        return TurnInterrupted(at)
+    if ended.subtype in _LIMITS:
+        return TurnEnded(at, by_mark=True)
+    text = bytes(ended.result)
+    if not ended.is_error:
+        return TurnEnded(at, words=crc32(text), asks=question_of(text))
+    message = text_of(text) if text else " ".join(ended.errors)
+    return turn_failed_event(message, at, status=ended.api_error_status, code=code)
 
 
 def _open_question(events: list[Event]) -> list[Event]:

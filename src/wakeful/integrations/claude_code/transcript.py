@@ -134,9 +134,9 @@ _LOCAL: Final = (
     b"<bash-stderr>",
     b"Caveat: ",
 )
-# Names a skill or a command whose text is the client's next record: the prompt of a turn.
+# Names a skill or a command. The client's next record has its text, which is the prompt of a turn.
 _COMMAND: Final = b"<command-message>"
-# A hook would not let the turn end, or the answer to a schema is missing: the model is asked again.
+# A hook refused the end of the turn, or the answer to a schema is missing: the model gets another request.
 _STOP_REFUSED: Final = (b"Stop hook feedback:", b"[structured-output-enforce]")
 # The client writes this in place of a prompt that a hook stopped.
 _STOPPED_BY_HOOK: Final = b"Operation stopped by hook"
@@ -154,7 +154,7 @@ _CLIENTS_STOP: Final = "stop_sequence"
 _END_TURN: Final = re.compile(rb'"claude/endTurn": ?true')
 _BUDGET: Final = re.compile(rb'\{"type": ?"budget_usd"')
 _decode_budget: Final = json_decoder(_Budget)
-# A run ended by its own limit, or by a hook that let nothing follow.
+# The run's own limit or a hook ended the run.
 _LIMIT_REACHED: Final = re.compile(rb'\{"type": ?"(?:max_turns_reached|hook_stopped_continuation)"')
 
 # Known records that say nothing about a turn, with the exceptions in `_side_record_events`.
@@ -169,7 +169,7 @@ _QUIET: Final = frozenset(
 
 
 class TranscriptReader:
-    """Reads one transcript. It remembers the last message id, because every block of a message repeats its usage."""
+    """Reads one transcript. It stores the last message id, because every block of a message repeats its usage."""
 
     def __init__(self) -> None:
         self._counted_message = ""
@@ -235,7 +235,7 @@ class TranscriptReader:
         return events
 
     def _count_schema_failures(self, events: Sequence[e.Event], at: float) -> Sequence[e.Event]:
-        """Count the answers that did not fit their schema; the last one that the client accepts fails the turn."""
+        """Count the answers that did not fit their schema: after the most that the client accepts, the turn fails."""
         ended = next((event for event in events if isinstance(event, e.CallEnded)), None)
         if ended is None or not (ended.is_error and ended.result.startswith(_SCHEMA_MISMATCH)):
             self._schema_failures, self._last_schema_failure = 0, None
@@ -247,7 +247,7 @@ class TranscriptReader:
         return (*events, *self._take_schema_failure())
 
     def _take_schema_failure(self) -> Sequence[e.Event]:
-        """The failure at the end of the log that the client does not write itself; reported once."""
+        """The failure by schema mismatches, which the client does not log; reported once."""
         failed, self._schema_failures, self._last_schema_failure = self._last_schema_failure, 0, None
         return (failed,) if failed is not None else ()
 
@@ -260,7 +260,7 @@ class TranscriptReader:
         return any(is_boundary(event) for event in TranscriptReader().read(line))
 
     def _permission_mode_events(self, record: _Record, at: float) -> Sequence[e.Event]:
-        """A person can change it in the middle of a turn."""
+        # A person can change the mode in the middle of a turn.
         mode = e.HEADLESS if record.entrypoint == _HEADLESS_ENTRY else record.permission_mode
         if mode is None or mode == self._mode:
             return ()
@@ -287,7 +287,7 @@ def calls_in(line: bytes, at: float) -> list[e.CallStarted]:
 
 
 def _side_record_events(record: _Record) -> Sequence[e.Event]:
-    """Few records between messages are about a turn: a task's end, a reached limit, a budget."""
+    """The events of records between messages, of which few are about a turn: a task's end, a reached limit, a budget."""
     if record.type == "queue-operation" and (at := wall_of(record.timestamp)) is not None:
         return task_ended(bytes(record.content)[1:], at)
     if record.type == "attachment" and not record.is_sidechain:
@@ -313,7 +313,7 @@ def _unknown(kind: object) -> e.Event:
 
 
 def _malformed_record(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
-    """Only a record of a type that is read here can drift."""
+    # Only a record of a type that is read here can drift.
     kind = record.get("type")
     known = isinstance(kind, str) and kind in _RECORD_READERS
     return e.FormatDrifted(0.0, path_in(error)) if known else _unknown(kind)
@@ -420,14 +420,14 @@ def _assistant_block(block: _Block, message: _Message, at: float) -> e.Event:
 
 
 def _text(stop_reason: str | None, text: bytes, at: float) -> e.Event:
-    words = crc32(text)
+    text_key = crc32(text)
     if stop_reason in _FINAL_STOPS:
-        stated = words if stop_reason != _CLIENTS_STOP else 0
-        return e.TurnEnded(at, words=stated, asks=question_of(text))
+        ending_key = text_key if stop_reason != _CLIENTS_STOP else 0
+        return e.TurnEnded(at, words=ending_key, asks=question_of(text))
     echoes = count_repeated_ends(text)
     if stop_reason == "tool_use":
-        return e.Progressed(at, words, echoes)
-    return e.TextWritten(at, words, echoes, question_of(text))
+        return e.Progressed(at, text_key, echoes)
+    return e.TextWritten(at, text_key, echoes, question_of(text))
 
 
 def _call_start_event(block: _Block, message: str, at: float) -> e.Event:
@@ -456,7 +456,7 @@ def _system(record: _Record, at: float) -> Sequence[e.Event]:
 
 
 def _progress(record: _Record, at: float) -> Sequence[e.Event]:
-    """Hooks that run at the start of a session are no progress: there is no prompt yet."""
+    # Hooks that run at the start of a session are no progress: there is no prompt yet.
     return () if _SESSION_START in bytes(record.data)[:_OPENING_MAX] else (e.Progressed(at),)
 
 

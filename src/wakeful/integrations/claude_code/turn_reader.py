@@ -32,7 +32,7 @@ from wakeful.sources.turn_failure import classify_failure
 # Between two blocks of text there was a call or another message, so they become paragraphs.
 BREAK: Final = "\n\n"
 _ABORTED: Final = "aborted"
-# What a person can read on a phone before they decide; a note says how much more there is.
+# A person can read this much on a phone before a decision; a note counts the rest.
 CALL_CHARS_MAX: Final = 2000
 
 
@@ -88,7 +88,7 @@ class _AnswerText:
 
     def __init__(self) -> None:
         self.text = ""
-        # The streamed part of a block whose whole record has not come yet.
+        # The streamed part of a block of which the whole record is not read yet.
         self._streamed_block = ""
 
     def begin_block(self) -> str:
@@ -108,7 +108,7 @@ class _AnswerText:
 
 
 class _TurnOwner(Enum):
-    """Whether the running turn is the wanted prompt's."""
+    """Whether the running turn belongs to the wanted prompt."""
 
     UNKNOWN = "unknown"
     OURS = "ours"
@@ -148,12 +148,12 @@ class ClaudeTurnReader:
         return self._take_pending()
 
     def on_caught_up(self) -> Sequence[TurnEvent]:
-        """All existing lines have been read: later lines are new, and the open turn is the newest."""
+        """All existing lines have been read: the open turn is the newest one. Returns its events."""
         self._is_live = True
         return self._take_pending()
 
     def on_prompt_given(self) -> None:
-        """The process that writes this file got the prompt: an earlier prompt of healing belongs to another turn."""
+        """The process that writes this file got the prompt: an earlier prompt by healing belongs to another turn."""
         self._prompt_in_this_file = True
 
     def on_new_process(self) -> bool:
@@ -199,7 +199,7 @@ class ClaudeTurnReader:
 
     def _on_prompt(self, record: _Line) -> None:
         if record.uuid == self._prompt_id:
-            # Now it is certain, whatever else is in the file.
+            # Its replay proves that the turn is the wanted one.
             self._prompt_found = self._is_live = True
             self._turn_owner = _TurnOwner.OURS
         elif self._turn_owner is _TurnOwner.UNKNOWN:
@@ -281,12 +281,12 @@ class ClaudeTurnReader:
         return events
 
 
-# Their `description` only describes the call, in other words each time. For other tools it is an argument.
+# For these tools `description` only describes the call, with another text each time; for others it is an argument.
 _TOOLS_WITH_DESCRIPTION: Final = frozenset({"Bash"})
 
 
 def _call_digest(request: ControlRequest) -> str:
-    """Equal only for equal calls: a digest of the tool and of all input but a mere description."""
+    """A digest of the tool and its input, equal only for equal calls. A mere description does not count."""
     try:
         given = decode_json(bytes(request.input), dict[str, Any])
     except msgspec.DecodeError:

@@ -29,7 +29,6 @@ from wakeful.control.driver import (
 )
 from wakeful.core.clock import Clock
 from wakeful.core.decoding import json_decoder
-from wakeful.core.errors import StartFailed
 from wakeful.core.ids import ConversationId, SessionId, is_uuid, parse_session_id
 from wakeful.core.managed_session import SESSION_VARIABLE, ManagedSession
 from wakeful.core.process import Process, ProcessState
@@ -46,6 +45,7 @@ from wakeful.integrations.driver_support import (
     confirmed,
     declined,
     ineffective,
+    start_error,
     stop_managed_process,
     unreachable_result,
     unverified,
@@ -57,8 +57,10 @@ from wakeful.linux.terminate import terminate, terminate_marked
 from wakeful.sources.follow import FileFollower
 
 TEXT_CHARS_MAX: Final = 300
-# In the words of version 0.166: a refused key, or no key although the provider's configuration names one.
-_LOGIN_WORDS: Final = re.compile(r"status 40[13]\b|Missing environment variable|not logged in", re.IGNORECASE)
+# The texts of version 0.166 about a refused key, and about a key that the configuration names and is missing.
+_LOGIN_FAILURE: Final = re.compile(
+    r"status 40[13]\b|Missing environment variable|not logged in", re.IGNORECASE
+)
 
 
 class _Failure(Struct, gc=False):
@@ -79,13 +81,13 @@ class CodexTurn:
         self.thread_id: str | None = None
         self.has_begun = False
         self.is_over = False
-        # There was output of the model or of a tool.
+        # Whether there was output of the model or of a tool.
         self.has_answered = False
         self.failure: str | None = None
 
     @property
     def needs_login(self) -> bool:
-        return self.failure is not None and _LOGIN_WORDS.search(self.failure) is not None
+        return self.failure is not None and _LOGIN_FAILURE.search(self.failure) is not None
 
     def feed(self, line: bytes) -> None:
         """Lines that are torn, unknown or of another shape change nothing."""
@@ -109,7 +111,7 @@ class CodexTurn:
 
 
 TOOL_VARIABLE: Final = "CODEX_THREAD_ID"
-# They say where conversations are stored: with other values a later turn would not find its conversation.
+# They define where conversations are stored: with other values a later turn would not find its conversation.
 HOME_VARIABLES: Final = ("HOME", "CODEX_HOME")
 REFUSED_OPTIONS: Final = dict.fromkeys(
     (
@@ -140,7 +142,7 @@ class CodexDriver:
         self._timeouts = timeouts or DriverTimeouts()
 
     def is_open(self, managed: ManagedSession) -> bool:
-        """No process of it runs, and its folder and program exist, so that a prompt can start one."""
+        """Whether a prompt can start a process: none runs, and its folder and program exist."""
         if managed.process is not None and proc.state_of(managed.process) is not ProcessState.DEAD:
             return False
         path = _with_session_home(self._environ, managed).get("PATH", "")
@@ -148,12 +150,13 @@ class CodexDriver:
         return os.path.isdir(managed.cwd) and shutil.which(managed.argv[0], path=path) is not None  # noqa: PTH112
 
     def is_lost(self, managed: ManagedSession) -> bool:
-        """A person's terminal holds it, which does not end with the turn as Wakeful's processes do."""
+        """Whether it runs in a person's terminal, where its process does not end with the turn."""
         return managed.folder is None and unreachable_result(managed) is None
 
     async def start(self, request: StartRequest, on_started: OnStarted = ignore_start) -> ActionResult:
-        program, *words = request.argv
-        flags = [word for word in (words[1:] if words[:1] == ["exec"] else words) if word != "--json"]
+        program, *arguments = request.argv
+        arguments = arguments[1:] if arguments[:1] == ["exec"] else arguments
+        flags = [argument for argument in arguments if argument != "--json"]
         check_arguments((program, *flags), REFUSED_OPTIONS)
         if request.resume and not is_uuid(request.conversation_id or ""):
             # Codex would take it for a name, not find it and silently begin another conversation.
@@ -180,8 +183,7 @@ class CodexDriver:
         if not folder.output.is_file():
             return None
         launched = min(carriers, key=lambda process: process.started, default=None)
-        # The conversation that the newest process of this folder names; waits for it while the process
-        # lives.
+        # The newest process of this folder names the conversation; while it is alive, wait for that.
         turn = _recorded_turn(folder) if launched is None else CodexTurn()
         if launched is not None:
             async with FileFollower(folder.output, launched) as following:
@@ -203,8 +205,8 @@ class CodexDriver:
         )
         if _has_begun(folder):
             return confirmed("its turn began", managed)
-        words = "it runs and its turn has not begun yet" if carriers else "it ended before its turn began"
-        return unverified(words, managed)
+        state = "it runs and its turn has not begun yet" if carriers else "it ended before its turn began"
+        return unverified(state, managed)
 
     def newest_process(self, managed: ManagedSession) -> Process | None:
         return RunFolder(self._root, managed.session_id).process
@@ -215,7 +217,7 @@ class CodexDriver:
     async def deliver(
         self, managed: ManagedSession, prompt: str, environ: Mapping[str, str] | None = None
     ) -> ActionResult:
-        """Start a process for the prompt, with the folders of the first one; declined while one lives."""
+        """Start a process for the prompt, with the folders of the first one; declined while one is alive."""
         return await self._deliver(managed, prompt, environ, "")
 
     async def deliver_once(
@@ -227,8 +229,8 @@ class CodexDriver:
         again: bool,
         environ: Mapping[str, str] | None = None,
     ) -> ActionResult:
-        if again and (settled := self._result_if_delivered(managed, prompt_id)) is not None:
-            return settled
+        if again and (result := self._result_if_delivered(managed, prompt_id)) is not None:
+            return result
         return await self._deliver(managed, prompt, environ, prompt_id)
 
     def has_prompt(self, managed: ManagedSession, prompt_id: str) -> bool:
@@ -284,9 +286,9 @@ class CodexDriver:
         """Ends the process, which records the turn as interrupted; the next prompt continues from there."""
         if managed.process is None or unreachable_result(managed) is not None:
             return declined("no turn is running")
-        meant = agent_of(managed.session_id, managed.conversation_id)
+        is_agent = agent_of(managed.session_id, managed.conversation_id)
         result = await terminate(
-            managed.process, ((signal.SIGINT, self._timeouts.interrupt),), is_meant=meant
+            managed.process, ((signal.SIGINT, self._timeouts.interrupt),), is_meant=is_agent
         )
         if result.sight is ProcessState.DEAD:
             return confirmed(f"its turn was interrupted within {result.seconds:.1f} s")
@@ -304,10 +306,10 @@ class CodexDriver:
         newest = next(reversed(folder.prompts or {}), "")
         if newest:
             folder.record_prompt(newest, PromptFate.TAKEN if _has_begun(folder) else PromptFate.LOST)
-        going_on = ("resume", request.conversation_id) if request.resume and request.conversation_id else ()
+        resume = ("resume", request.conversation_id) if request.resume and request.conversation_id else ()
         with folder.open_prompt_streams(prompt, request.prompt_id or "") as streams:
             process = launch(
-                (program, "exec", "--json", *flags, *going_on, "-"),
+                (program, "exec", "--json", *flags, *resume, "-"),
                 cwd=request.cwd,
                 environ=with_marks(request.environ, request.session_id, request.epoch, request.intent_id),
                 streams=streams,
@@ -329,7 +331,7 @@ class CodexDriver:
             turn.feed, lambda: turn.thread_id is not None, self._timeouts.start
         )
         if not named and not following.is_alive:
-            raise _start_failure(request, folder)
+            raise start_error(request, folder, request.conversation_id, unknown=UNKNOWN_CONVERSATION)
         if turn.thread_id is None or not is_uuid(turn.thread_id):
             return await self._abort_start(folder, process, "it did not say which conversation it began")
         if request.resume and turn.thread_id != request.conversation_id:
@@ -359,14 +361,14 @@ class CodexDriver:
         return ineffective(f"it ended before its turn began: {folder.last_error_output()}")
 
     async def _abort_start(self, folder: RunFolder, process: Process, reason: str) -> ActionResult:
-        """End an unwanted start, the native process first: no process may run that Wakeful does not know."""
+        """End an unwanted start, the native process first, so that no untracked process goes on."""
         for each in (*reversed(proc.descendants(process)), process):
             await terminate(each, is_meant=lambda _process: True)
         folder.remove()
         return ineffective(f"{reason}; it was ended")
 
     async def _has_exited(self, managed: ManagedSession) -> bool:
-        """Whether its process is gone; waits for one whose turn has ended."""
+        """Whether its process has ended; waits a moment for a process that has ended its turn."""
         folder = RunFolder(self._root, managed.session_id)
         if managed.process is None or proc.state_of(managed.process) is ProcessState.DEAD:
             return True
@@ -425,7 +427,7 @@ def _codex_home(environ: Mapping[str, str]) -> Path:
 
 
 def _native_process(launched: Process, home: Path, thread_id: str) -> Process:
-    """The process that does the work and holds the thread's lock; the launched one, if that cannot be seen."""
+    """The process that does the work and holds the thread's lock; the launched process if it cannot be seen."""
     family = {each.pid: each for each in (launched, *proc.descendants(launched))}
     lock = home / "thread-writer-locks" / f"{thread_id}.lock"
     try:
@@ -435,11 +437,3 @@ def _native_process(launched: Process, home: Path, thread_id: str) -> Process:
     key = (status.st_dev, status.st_ino)
     holder = proc.flock_holders([key]).get(key)
     return launched if holder is None else family.get(holder, launched)
-
-
-def _start_failure(request: StartRequest, folder: RunFolder) -> ConversationUnknown | StartFailed:
-    words = folder.last_error_output() or "it said nothing"
-    folder.remove()
-    if UNKNOWN_CONVERSATION in words:
-        return ConversationUnknown(conversation=request.conversation_id, folder=request.cwd)
-    return StartFailed(program=request.argv[0], reason=words)

@@ -1,11 +1,12 @@
 """Checks the login of Codex, and asks its model a single question without storing a session.
 
-`codex login status` also says "not logged in" if another provider needs no login, so the rules do not rely on it
-alone; a one-word turn proves the login. A fingerprint of the credential files and variables shows when they
-change. Each question runs in its own process with a read-only sandbox.
+`codex login status` also says "not logged in" if another provider needs no login, so only a one-word turn proves
+the login. A fingerprint of the credential files and variables shows when they change. Each question runs in its
+own process with a read-only sandbox.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -24,9 +25,15 @@ class _Error(Struct):
     message: str = ""
 
 
+class _Item(Struct):
+    type: str = ""
+    text: str = ""
+
+
 class _Line(Struct):
     type: str
     error: _Error = msgspec.field(default_factory=_Error)
+    item: _Item = msgspec.field(default_factory=_Item)
 
 
 class CodexLogin:
@@ -47,41 +54,17 @@ class CodexLogin:
 
     async def probe(self) -> AuthEvent:
         answer = await self._client.run_probe(*_ONE_TURN, PROBE_PROMPT)
-        for line in reversed(answer.output.splitlines()):
-            event = _auth_event_of(line)
-            if event is not None:
-                return event
-        return AuthEvent.STATUS_UNKNOWN
+        ends = [line for line in _lines(answer.output) if line.type in {"turn.completed", "turn.failed"}]
+        if ends and ends[-1].type == "turn.completed":
+            return AuthEvent.TURN_WORKED
+        sure = bool(ends) and auth_tier(ends[-1].error.message[:300]) is AuthTier.SURE
+        return AuthEvent.PROBE_REFUSED if sure else AuthEvent.STATUS_UNKNOWN
 
     def credentials(self) -> str:
         folder = self._environ.get("CODEX_HOME") or f"{self._environ.get('HOME', '/')}/.codex"
         return credentials_fingerprint(
             (f"{folder}/auth.json", f"{folder}/config.toml"), self._environ, _VARIABLES
         )
-
-
-def _auth_event_of(line: bytes) -> AuthEvent | None:
-    """The event of a line about the turn's end; None for any other line."""
-    try:
-        record = decode_json(line, _Line)
-    except (msgspec.DecodeError, UnicodeError):
-        return None
-    if record.type == "turn.completed":
-        return AuthEvent.TURN_WORKED
-    if record.type != "turn.failed":
-        return None
-    sure = auth_tier(record.error.message[:300]) is AuthTier.SURE
-    return AuthEvent.PROBE_REFUSED if sure else AuthEvent.STATUS_UNKNOWN
-
-
-class _Item(Struct):
-    type: str = ""
-    text: str = ""
-
-
-class _AnswerLine(Struct):
-    type: str
-    item: _Item = msgspec.field(default_factory=_Item)
 
 
 class CodexOneShot:
@@ -92,15 +75,15 @@ class CodexOneShot:
 
     async def execute(self, prompt: str, seconds_max: float) -> str | None:
         answer = await self._client.run_model(prompt, seconds_max, *_ONE_TURN, "-")
-        lines = [line for each in answer.output.splitlines() if (line := _read(each)) is not None]
+        lines = list(_lines(answer.output))
         if not any(line.type == "turn.completed" for line in lines):
             return None
         texts = [line.item.text for line in lines if line.item.type == "agent_message"]
         return texts[-1] if texts else None
 
 
-def _read(line: bytes) -> _AnswerLine | None:
-    try:
-        return decode_json(line, _AnswerLine)
-    except (msgspec.DecodeError, UnicodeError):
-        return None
+def _lines(output: bytes) -> Iterator[_Line]:
+    """The lines that are records of this shape."""
+    for line in output.splitlines():
+        with suppress(msgspec.DecodeError, UnicodeError):
+            yield decode_json(line, _Line)

@@ -40,7 +40,7 @@ _OUTPUT: Final = b"Output:"
 _EXIT: Final = re.compile(rb"code:? (-?\d+)")
 # The call has returned, but its command goes on in its own terminal.
 _STILL_RUNNING: Final = re.compile(rb"Process running with session ID (\d{1,20})")
-# Texts of Codex itself; failures that other tools report are for the model to judge.
+# Texts of Codex itself. Failures in the output of other tools do not count.
 _BROKEN: Final = re.compile(
     rb"(?:Script failed|[a-z]+_[a-z_]+ (?:verification )?failed|failed to parse|unsupported )"
 )
@@ -58,7 +58,7 @@ _YIELD_SECONDS: Final = 10.0
 _PATCH_SECONDS_MAX: Final = 5.0
 # The tools that start commands. Reading more from a running command needs no permission.
 _COMMANDS: Final = frozenset({"exec_command", "shell", "shell_command", "local_shell"})
-# The call asks to run outside the sandbox. In a script that calls tools the key has no quotes.
+# The call requests to run outside the sandbox. In a script that calls tools the key has no quotes.
 _ESCALATED: Final = re.compile(rb'sandbox_permissions"?\s*:\s*"require_escalated"')
 
 
@@ -184,7 +184,7 @@ _BOUNDARY_WORDS: Final = (b'"user_message"', b'"UserMessage"', b'"task_complete"
 
 
 class RolloutReader:
-    """Reads one rollout. It remembers the thread, because a fork begins with a copy of another thread's records."""
+    """Reads one rollout. It stores the thread's id, because a fork begins with a copy of another thread's records."""
 
     def __init__(self) -> None:
         self._thread: str | None = None
@@ -241,7 +241,7 @@ class RolloutReader:
         return (_spent_event(payload.usage, at),)
 
     def on_token_count(self, payload: _Payload, at: float) -> Sequence[e.Event]:
-        """A count is repeated whenever a rate limit changes; only a new total is a new message."""
+        """A count is repeated with every change of a rate limit; only a new total is a new message."""
         if self._has_usage_records or payload.info is None or payload.info.total_token_usage == self._total:
             return ()
         self._total = payload.info.total_token_usage
@@ -269,9 +269,9 @@ class RolloutReader:
         return (event,)
 
     def on_turn_start(self, payload: _Payload, at: float) -> Sequence[e.Event]:
-        """A following message says who asked; there is none while a command typed with `!` runs.
+        """The next message shows whether a person asked; none follows for a command typed with `!`, or for `/compact`.
 
-        Nor is there one while `/compact` summarises: in dialects that attribute turns, only that has no attribution.
+        In dialects that attribute turns, only `/compact` has no attribution.
         """
         attribution = payload.turn_attribution
         if payload.root_turn_id is not UNSET and attribution is UNSET:
@@ -296,7 +296,7 @@ def _key_of(kind: str, nested: str) -> str:
 
 
 def _malformed_record(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
-    """Only a record of a type that is read here can drift."""
+    # Only a record of a type that is read here can drift.
     kind, payload = record.get("type"), record.get("payload")
     if not isinstance(kind, str):
         return e.FormatDrifted(0.0, "type")
@@ -381,7 +381,7 @@ def _call_start_event(payload: _Payload, at: float) -> e.Event:
 
 
 def _limit_seconds(tool: str, given: bytes, declared_seconds: float | None) -> float | None:
-    """After what time Codex ends a call although its command goes on; None for tools without such a limit."""
+    """The time after which Codex ends a call although its command goes on; None for tools without such a limit."""
     if tool == "apply_patch":
         return _PATCH_SECONDS_MAX
     if tool not in _COMMANDS:
@@ -394,13 +394,13 @@ def _yield_seconds(given: bytes) -> float | None:
         return None
     try:
         milliseconds = _decode_yielding(given).yield_time_ms
-    except msgspec.DecodeError:  # only the tool itself knows what such a number means
+    except msgspec.DecodeError:
         return None
     return milliseconds / 1000 if milliseconds is not None else None
 
 
 def _on_search_end(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
-    """Without a result: found tools say nothing about a loop."""
+    # Without a result: loop detection does not need the found tools.
     if not payload.call_id:
         return (e.FormatDrifted(at, "tool_search_output.call_id"),)
     return (e.CallEnded(at, payload.call_id),)
@@ -437,7 +437,7 @@ _RECORD_READERS: Final[Mapping[str, _RecordReader]] = {
     "response_item.custom_tool_call_output": RolloutReader.on_call_end,
     "response_item.tool_search_output": _on_search_end,
 }
-# The same by both types: joining them for every line would cost more than the lookup.
+# By both types, because joining them for every line would cost more than the lookup.
 _NESTED_READERS: Final = {
     (kind, nested): read
     for key, read in _RECORD_READERS.items()

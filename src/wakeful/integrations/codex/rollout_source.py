@@ -46,7 +46,7 @@ def identity_of(conversation: str, host: str) -> SessionIdentity:
 
 
 class CodexLockSource:
-    """Finds the process that holds `thread-writer-locks/<thread>.lock`. The file stays when the lock is gone."""
+    """Finds the process that holds `thread-writer-locks/<thread>.lock`. The file stays after the lock is released."""
 
     name = "codex-locks"
     delay_reason = None
@@ -73,7 +73,7 @@ class CodexLockSource:
             self._report([path for path in entries(folder) if path.suffix == ".lock"])
 
     def on_changes(self, changes: FileChanges) -> None:
-        if any(changes.adds_folder_for(str(folder)) for folder in self._lock_folders):
+        if any(changes.needs_scan(str(folder)) for folder in self._lock_folders):
             self.scan()
             return
         changed = [Path(path) for path in changes.changed if path.endswith(".lock")]

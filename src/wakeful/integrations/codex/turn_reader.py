@@ -74,9 +74,9 @@ class CodexTurnReader:
         return ()
 
     def on_prompt_given(self) -> None:
-        """Does nothing: every process is one turn, and its file has no other."""
+        """Does nothing: each process is one turn and has its own file."""
 
     def on_new_process(self) -> bool:
-        """Another process with its own file continues this conversation. Every process has one prompt."""
+        # Each process has one prompt, so the turn always goes on in the new file.
         self._text = ""
         return True

@@ -1,7 +1,7 @@
 """Runtime for agents in Docker containers: PID 1 sleeps, the agent runs in tmux session `agent`.
 
 The engine's answers are cached until one of its events reports a change. Processes in a container are read from
-this host's /proc; only for an engine on another host does a program run inside to look. An agent that cannot be
+this host's /proc; for an engine on another host, programs that run inside list them. An agent that cannot be
 seen is reported as `unknown` with the reason.
 """
 
@@ -64,7 +64,7 @@ class _CachedContainer(Struct):
     container: Container
     first: Process | None
     scan: ContainerScan | None = None
-    # The agent whose screen has shown that it is ready.
+    # The agent process, once its screen has shown that it is ready.
     ready: Process | None = None
 
 
@@ -85,14 +85,14 @@ class DockerRuntime:
     async def start(self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]) -> AgentObservation:
         ready_pattern(spec)
         body = container_body(spec, epoch, self.address)
-        there = await self._engine.inspect(container_name(spec.name))
-        if there is not None and there.running:
-            return await self._launch_in(there, spec, epoch, environ)
-        if there is not None:
-            if there.labels.get(AGENT_LABEL) != spec.name:
-                reason = f"a container {there.name} that Wakeful did not make is {there.status}. Remove or start it"
+        container = await self._engine.inspect(container_name(spec.name))
+        if container is not None and container.running:
+            return await self._launch_in(container, spec, epoch, environ)
+        if container is not None:
+            if container.labels.get(AGENT_LABEL) != spec.name:
+                reason = f"a container {container.name} that Wakeful did not make is {container.status}. Remove or start it"
                 raise AgentAlreadyRunning(name=spec.name, reason=reason)
-            await self._engine.remove(there.id)
+            await self._engine.remove(container.id)
         container_id = await self._create_container(spec, body)
         try:
             return await self._launch_in(
@@ -106,16 +106,16 @@ class DockerRuntime:
     async def restart_session(
         self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]
     ) -> AgentObservation:
-        there = await self._engine.inspect(container_name(spec.name))
-        if there is None or not there.running:
+        container = await self._engine.inspect(container_name(spec.name))
+        if container is None or not container.running:
             reason = f"there is no running container {container_name(spec.name)}"
             raise NotReady(name=spec.name, seconds=spec.ready_seconds, reason=reason)
-        return await self._launch_in(there, spec, epoch, environ)
+        return await self._launch_in(container, spec, epoch, environ)
 
     async def stop(self, spec: AgentSpec) -> AgentObservation:
-        there = await self._engine.inspect(container_name(spec.name))
-        if there is not None:
-            await self._engine.remove(there.id)
+        container = await self._engine.inspect(container_name(spec.name))
+        if container is not None:
+            await self._engine.remove(container.id)
         self._invalidate(spec.name)
         return await self.inspect(spec)
 
@@ -123,18 +123,18 @@ class DockerRuntime:
         return await self._inspect_with_deadline(spec, self._inspect_readiness)
 
     async def _inspect_with_deadline(
-        self, spec: AgentSpec, look: Callable[[AgentSpec], Awaitable[AgentObservation]]
+        self, spec: AgentSpec, inspect: Callable[[AgentSpec], Awaitable[AgentObservation]]
     ) -> AgentObservation:
         try:
             async with asyncio.timeout(INSPECT_SECONDS_MAX):
-                return await look(spec)
+                return await inspect(spec)
         except TimeoutError:
             return _unknown_observation(f"no answer within {INSPECT_SECONDS_MAX:g} s")
         except WorldError as problem:
             return _unknown_observation(str(problem))
 
     async def _inspect_readiness(self, spec: AgentSpec) -> AgentObservation:
-        """Inspect the agent, and its screen too until that has shown that it is ready."""
+        """Inspect the agent, and also its screen until that has shown that the agent is ready."""
         observation = await self._inspect_agent(spec)
         if (
             not needs_screen(spec)
@@ -142,14 +142,14 @@ class DockerRuntime:
             or event_of(observation) is not AgentEvent.READY
         ):
             return observation
-        place = self._containers.get(spec.name)
-        agent = place.scan.agent.process if place and place.scan and place.scan.agent else None
-        if place is not None and agent is not None and place.ready == agent:
+        cached = self._containers.get(spec.name)
+        agent = cached.scan.agent.process if cached and cached.scan and cached.scan.agent else None
+        if cached is not None and agent is not None and cached.ready == agent:
             return observation
         if (reason := await check_ready(self._engine, observation.container_id, spec)) is not None:
             return replace(observation, ready=False, reason=reason)
-        if place is not None:
-            place.ready = agent
+        if cached is not None:
+            cached.ready = agent
         return observation
 
     async def find_undeclared(self, known: frozenset[str]) -> list[UndeclaredAgent]:
@@ -162,10 +162,10 @@ class DockerRuntime:
             client = next((client for path, client in clients.items() if row.id in path), None)
             if agent in known or not (agent or client or AGENT_LABEL in row.labels):
                 continue
-            words = f"runs {client} in tmux" if client else "is named like an agent"
+            reason = f"runs {client} in tmux" if client else "is named like an agent"
             if AGENT_LABEL in row.labels:
-                words = "was started as an agent, and no agent of this name is configured"
-            found.append(UndeclaredAgent(row.name, row.id, words))
+                reason = "was started as an agent, and no agent of this name is configured"
+            found.append(UndeclaredAgent(row.name, row.id, reason))
         return found
 
     def attach_argv(self, spec: AgentSpec) -> tuple[str, ...]:
@@ -185,44 +185,44 @@ class DockerRuntime:
         return await self._engine.inspect(container_name(spec.name))
 
     async def _launch_in(
-        self, there: Container, spec: AgentSpec, epoch: int, environ: Mapping[str, str]
+        self, container: Container, spec: AgentSpec, epoch: int, environ: Mapping[str, str]
     ) -> AgentObservation:
-        """Start the agent in a running container after checking that none lives there."""
-        if there.image != spec.image and AGENT_LABEL in there.labels:
-            reason = f"its container runs image {there.image!r}, not {spec.image!r}. Stop it first"
+        """Start the agent in a running container, after a check that none runs there."""
+        if container.image != spec.image and AGENT_LABEL in container.labels:
+            reason = f"its container runs image {container.image!r}, not {spec.image!r}. Stop it first"
             raise AgentAlreadyRunning(name=spec.name, reason=reason)
         # An older observation does not count here.
         self._invalidate(spec.name)
         observation = await self.inspect(spec)
         if observation.agent is ProcessState.ALIVE and not observation.ready:
-            observation = await self._close_unready(there, spec)
+            observation = await self._close_unready(container, spec)
         if observation.agent is ProcessState.ALIVE:
             raise AgentAlreadyRunning(name=spec.name, reason=f"it runs as process {observation.pid}")
         if observation.agent is ProcessState.UNKNOWN:
-            # It might live, and two agents on one conversation corrupt it.
+            # It may be alive, and two agents on one conversation corrupt it.
             raise NotReady(name=spec.name, seconds=spec.ready_seconds, reason=observation.reason)
-        await self._terminate_leftovers(there, spec)
+        await self._terminate_leftovers(container, spec)
         return await AgentLaunch(
-            self._engine, there, spec, lambda: self._inspect_with_deadline(spec, self._inspect_agent)
+            self._engine, container, spec, lambda: self._inspect_with_deadline(spec, self._inspect_agent)
         ).launch(epoch, environ)
 
-    async def _terminate_leftovers(self, there: Container, spec: AgentSpec) -> None:
+    async def _terminate_leftovers(self, container: Container, spec: AgentSpec) -> None:
         """End tools that outlived their agent, because the next agent may run them again. Raises AgentAlreadyRunning."""
         if not self._sees_processes:
             return
-        left = await asyncio.to_thread(leftover_processes, there.id, spec.name)
-        meant = is_leftover(there.id, spec.name)
+        left = await asyncio.to_thread(leftover_processes, container.id, spec.name)
+        is_left = is_leftover(container.id, spec.name)
         endings = await asyncio.gather(
-            *(terminate(each, TOOL_STEPS, is_meant=meant, any_user=True) for each in left)
+            *(terminate(each, TOOL_STEPS, is_meant=is_left, any_user=True) for each in left)
         )
-        still = next((each.process.pid for each in endings if each.sight is not ProcessState.DEAD), None)
-        if still is not None:
-            reason = f"its last command still runs as process {still} and may yet happen"
+        survivor = next((each.process.pid for each in endings if each.sight is not ProcessState.DEAD), None)
+        if survivor is not None:
+            reason = f"its last command still runs as process {survivor} and may yet happen"
             raise AgentAlreadyRunning(name=spec.name, reason=reason)
 
-    async def _close_unready(self, there: Container, spec: AgentSpec) -> AgentObservation:
-        """Close the session of an agent that was never ready, and inspect the agent until it is gone."""
-        await close_session(self._engine, there.id)
+    async def _close_unready(self, container: Container, spec: AgentSpec) -> AgentObservation:
+        """Close the session of an agent that was never ready, and inspect the agent until it has ended."""
+        await close_session(self._engine, container.id)
         observation = await self._inspect_with_deadline(spec, self._inspect_agent)
         for _ in range(ENDING_CHECKS_MAX):
             if observation.agent is not ProcessState.ALIVE:
@@ -250,100 +250,104 @@ class DockerRuntime:
                 where = f"image {spec.image}"
                 raise CommandMissing(command="sleep", where=where, reason=refusal.reason) from refusal
             raise NotReady(name=spec.name, seconds=spec.ready_seconds, reason=refusal.reason) from refusal
-        there = await self._engine.inspect(container_id)
-        if there is None or not there.running:
-            reason = "was removed while it started" if there is None else f"ended at once ({there.exit_code})"
+        container = await self._engine.inspect(container_id)
+        if container is None or not container.running:
+            reason = (
+                "was removed while it started"
+                if container is None
+                else f"ended at once ({container.exit_code})"
+            )
             raise NotReady(name=spec.name, seconds=spec.ready_seconds, reason=f"its container {reason}")
-        return there
+        return container
 
     async def _inspect_agent(self, spec: AgentSpec) -> AgentObservation:
-        place = self._containers.get(spec.name)
+        cached = self._containers.get(spec.name)
         if self._change_listener.is_connected and spec.name in self._absent:
             return _dead_observation(None, spec)
         if (
-            place is None
-            or place.first is None
+            cached is None
+            or cached.first is None
             or not self._change_listener.is_connected
-            or not _is_alive(place.first)
+            or not _is_alive(cached.first)
         ):
-            return await self._inspect_by_engine(spec, place)
-        observation = await self._inspect_after_fork(place, place.first, spec)
+            return await self._inspect_by_engine(spec, cached)
+        observation = await self._inspect_after_fork(cached, cached.first, spec)
         if observation.agent is ProcessState.DEAD and (
-            proc.is_ending(place.first.pid) or not _is_alive(place.first)
+            proc.is_ending(cached.first.pid) or not _is_alive(cached.first)
         ):
             # The whole container has ended meanwhile, not only the session in it.
-            return await self._inspect_by_engine(spec, place)
+            return await self._inspect_by_engine(spec, cached)
         return observation
 
-    async def _inspect_by_engine(self, spec: AgentSpec, place: _CachedContainer | None) -> AgentObservation:
-        """Ask the engine first. `place`: its last answer."""
+    async def _inspect_by_engine(self, spec: AgentSpec, cached: _CachedContainer | None) -> AgentObservation:
+        """Inspect the container by the engine, then the agent in it. `cached`: its last answer."""
         before = self._invalidations
-        there = await self._inspect_container(spec, place)
-        if there is None and before == self._invalidations:
+        container = await self._inspect_container(spec, cached)
+        if container is None and before == self._invalidations:
             self._absent.add(spec.name)
-        if there is None or not (there.running or there.restarting):
-            return _dead_observation(there, spec)
-        if there.paused or there.restarting:
-            return _unknown_observation(f"its container is {there.status}", there)
-        place = self._cached_container_of(spec, there)
-        # Otherwise there was a change while the engine answered, and its answer may be older than that.
+        if container is None or not (container.running or container.restarting):
+            return _dead_observation(container, spec)
+        if container.paused or container.restarting:
+            return _unknown_observation(f"its container is {container.status}", container)
+        cached = self._cached_container_of(spec, container)
+        # After a change in between, the engine's answer may be older than the change.
         if before == self._invalidations:
-            self._containers[spec.name] = place
-        if place.first is None:
-            return await inspect_from_inside(self._engine, place.container, spec)
-        return await self._inspect_after_fork(place, place.first, spec)
+            self._containers[spec.name] = cached
+        if cached.first is None:
+            return await inspect_from_inside(self._engine, cached.container, spec)
+        return await self._inspect_after_fork(cached, cached.first, spec)
 
-    async def _inspect_container(self, spec: AgentSpec, place: _CachedContainer | None) -> Container | None:
+    async def _inspect_container(self, spec: AgentSpec, cached: _CachedContainer | None) -> Container | None:
         """The container; waits while its first process has ended and the engine has not recorded that yet."""
-        there = await self._engine.inspect(container_name(spec.name))
+        container = await self._engine.inspect(container_name(spec.name))
         for _ in range(ENDING_CHECKS_MAX):
-            if there is None or not there.running or not self._is_ending(there, place):
+            if container is None or not container.running or not self._is_ending(container, cached):
                 break
             await asyncio.sleep(ENDING_SECONDS)
-            there = await self._engine.inspect(container_name(spec.name))
-        return there
+            container = await self._engine.inspect(container_name(spec.name))
+        return container
 
-    def _is_ending(self, there: Container, place: _CachedContainer | None) -> bool:
+    def _is_ending(self, container: Container, cached: _CachedContainer | None) -> bool:
         if not self._sees_processes:
             return False
-        was_seen = place is not None and place.first is not None
-        return proc.is_ending(there.pid) or (was_seen and proc.identify_or_none(there.pid) is None)
+        was_seen = cached is not None and cached.first is not None
+        return proc.is_ending(container.pid) or (was_seen and proc.identify_or_none(container.pid) is None)
 
-    def _cached_container_of(self, spec: AgentSpec, there: Container) -> _CachedContainer:
-        first = first_process(there.pid, there.id) if self._sees_processes else None
-        place = self._containers.get(spec.name)
-        known = place is not None and place.container == there and place.first == first
-        return place if place is not None and known else _CachedContainer(there, first)
+    def _cached_container_of(self, spec: AgentSpec, container: Container) -> _CachedContainer:
+        first = first_process(container.pid, container.id) if self._sees_processes else None
+        cached = self._containers.get(spec.name)
+        known = cached is not None and cached.container == container and cached.first == first
+        return cached if cached is not None and known else _CachedContainer(container, first)
 
     async def _inspect_after_fork(
-        self, place: _CachedContainer, first: Process, spec: AgentSpec
+        self, cached: _CachedContainer, first: Process, spec: AgentSpec
     ) -> AgentObservation:
-        """Inspect the processes, and again while a fresh child of tmux runs no program of its own yet."""
-        observation = self._inspect_processes(place, first, spec)
+        """Inspect the processes, and again while a new child of tmux runs no program of its own yet."""
+        observation = self._inspect_processes(cached, first, spec)
         for _ in range(FORKED_CHECKS_MAX):
-            if place.scan is None or not place.scan.is_forked:
+            if cached.scan is None or not cached.scan.is_forked:
                 break
             await asyncio.sleep(FORKED_SECONDS)
-            observation = self._inspect_processes(place, first, spec)
+            observation = self._inspect_processes(cached, first, spec)
         return observation
 
     def _inspect_processes(
-        self, place: _CachedContainer, first: Process, spec: AgentSpec
+        self, cached: _CachedContainer, first: Process, spec: AgentSpec
     ) -> AgentObservation:
-        there, scan = place.container, place.scan
+        container, scan = cached.container, cached.scan
         if scan is None or not scan.is_still_valid():
-            marked = there.labels.get(AGENT_LABEL) == spec.name
+            marked = container.labels.get(AGENT_LABEL) == spec.name
             wanted = WantedAgent(spec.name, spec.command, marked)
-            scan = place.scan = inspect_from_host(first, there.id, wanted, scan)
+            scan = cached.scan = inspect_from_host(first, container.id, wanted, scan)
             self._change_listener.watch(spec.name, (first, *scan.watched))
         return AgentObservation(
             container=ProcessState.ALIVE,
             session=scan.session,
             agent=ProcessState.ALIVE if scan.agent is not None else ProcessState.DEAD,
             pid=scan.agent.process.pid if scan.agent is not None else None,
-            container_id=there.id,
+            container_id=container.id,
             tmux_session=SESSION,
-            epoch=epoch_of(there.labels) if scan.epoch is None else scan.epoch,
+            epoch=epoch_of(container.labels) if scan.epoch is None else scan.epoch,
             reason=scan.reason and f"container running, {scan.reason}",
         )
 
@@ -362,20 +366,22 @@ def _is_alive(first: Process) -> bool:
     return proc.state_of(first) is ProcessState.ALIVE
 
 
-def _dead_observation(there: Container | None, spec: AgentSpec) -> AgentObservation:
+def _dead_observation(container: Container | None, spec: AgentSpec) -> AgentObservation:
     dead = AgentObservation(container=ProcessState.DEAD, session=ProcessState.DEAD, agent=ProcessState.DEAD)
-    if there is None:
+    if container is None:
         return replace(dead, reason=f"no container {container_name(spec.name)}")
-    return replace(dead, reason=f"container {there.status} ({there.exit_code})", epoch=epoch_of(there.labels))
+    return replace(
+        dead, reason=f"container {container.status} ({container.exit_code})", epoch=epoch_of(container.labels)
+    )
 
 
-def _unknown_observation(reason: str, there: Container | None = None) -> AgentObservation:
+def _unknown_observation(reason: str, container: Container | None = None) -> AgentObservation:
     return AgentObservation(
-        container=ProcessState.UNKNOWN if there is None else ProcessState.ALIVE,
+        container=ProcessState.UNKNOWN if container is None else ProcessState.ALIVE,
         session=ProcessState.UNKNOWN,
         agent=ProcessState.UNKNOWN,
-        container_id=there.id if there is not None else None,
-        tmux_session=SESSION if there is not None else None,
-        epoch=epoch_of(there.labels) if there is not None else 0,
+        container_id=container.id if container is not None else None,
+        tmux_session=SESSION if container is not None else None,
+        epoch=epoch_of(container.labels) if container is not None else 0,
         reason=reason,
     )

@@ -23,12 +23,12 @@ from wakeful.core.text import plain
 from wakeful.linux.child_environment import given_environ
 
 ASK_SECONDS_MAX: Final = 5.0
-# Copying an image for a new container, or ending one whose processes are stuck, takes long.
+# It takes long to copy an image for a new container, or to end a container with stuck processes.
 ACT_SECONDS_MAX: Final = 60.0
 PING_SECONDS: Final = 10.0
 OUTPUT_BYTES_MAX: Final = 256 * 1024
 REASON_CHARS_MAX: Final = 300
-# aiodocker's own number for an engine that it could not reach.
+# aiodocker's status for an engine that it could not reach.
 _UNREACHED: Final = 900
 # These change whether an agent runs. Programs of health checks are events, too, and are left out.
 _EVENTS: Final = ("start", "die", "destroy", "pause", "unpause", "rename", "oom")
@@ -116,7 +116,7 @@ class ExecResult(Struct, frozen=True):
 
 
 class Engine:
-    """The engine at one address. Its connections are made at first use and belong to the loop of that moment."""
+    """The engine at one address. Its connections are opened at first use, and belong to the event loop of that moment."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -149,7 +149,7 @@ class Engine:
         ]
 
     async def create(self, name: str, wanted: Mapping[str, Any]) -> str:
-        """Make a container; returns its id. Raises EngineGone, EngineRefused (409: the name is taken, 404: no image)."""
+        """Create a container; returns its id. Raises EngineGone, EngineRefused (409: the name is taken, 404: no image)."""
         async with self._request(ACT_SECONDS_MAX) as client:
             return (await client.containers.create(dict(wanted), name=name)).id
 
@@ -159,7 +159,7 @@ class Engine:
             await client.containers.container(container_id).start()
 
     async def remove(self, container_id: str) -> None:
-        """End and remove a container; does nothing if it is gone. Raises EngineGone, EngineRefused."""
+        """End and remove a container, if it exists. Raises EngineGone, EngineRefused."""
         try:
             async with self._request(ACT_SECONDS_MAX) as client:
                 await client.containers.container(container_id).delete(force=True)
@@ -179,18 +179,18 @@ class Engine:
     ) -> ExecResult:
         """Run a program in a running container to its end. Raises EngineGone, EngineRefused."""
         async with self._request(seconds_max) as client:
-            order = await client.containers.container(container_id).exec(
+            program = await client.containers.container(container_id).exec(
                 list(argv), environment=given_environ(environ or {}), workdir=workdir or None
             )
             output = bytearray()
-            async with order.start() as stream:
+            async with program.start() as stream:
                 while (message := await stream.read_out()) is not None:
                     output += message.data
                     if len(output) > OUTPUT_BYTES_MAX:
                         break
             # 126 and 127 come from the runtime: the program could not be run.
-            ended = await order.inspect()
-        return ExecResult(-1 if ended["ExitCode"] is None else ended["ExitCode"], bytes(output))
+            exit_code = (await program.inspect())["ExitCode"]
+        return ExecResult(-1 if exit_code is None else exit_code, bytes(output))
 
     async def events(self, since: float) -> AsyncGenerator[Mapping[str, str], None]:
         """The attributes of every container with an event, from `since` on; first an empty mapping, once connected.
@@ -219,7 +219,7 @@ class Engine:
         raise EngineGone(address=self.address, reason="it ended the connection")
 
     async def _next(self, client: Docker, queue: Any) -> Any:
-        """The next event; pings the engine while there is none. None: it ended the connection."""
+        """The next event; pings the engine while there is none. None: the engine ended the connection."""
         while True:
             try:
                 # Not wait_for: before Python 3.12 it loses a cancellation that comes together with an event.

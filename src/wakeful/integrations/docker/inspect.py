@@ -4,8 +4,8 @@ A pane at a shell prompt is alive, but its agent is not. A shell that runs a scr
 without operands is a prompt, wherever in the pane it runs. From the host, a first scan walks down from the
 container's first process; later scans check only those few processes (some 50 µs). All processes of the host
 are searched before an agent counts as gone: the kernel's list of children may omit one while another ends.
-For an engine elsewhere, programs run inside, which costs more; only tmux's own messages for a missing session
-mean that it is gone.
+For an engine on another host, programs run inside, which costs more; only tmux's own messages for a missing
+session mean that it has ended.
 """
 
 import os
@@ -38,7 +38,7 @@ class RunningProgram(Struct, frozen=True):
 
     process: Process
     argv: tuple[str, ...]
-    # Only shells are above it in its pane: a prompt here is a person's, further down it is a tool's.
+    # Whether only shells are above it in its pane: then a prompt is a person's, otherwise a tool's.
     below_shells: bool = True
 
 
@@ -52,13 +52,13 @@ def pane_tree(
     while unvisited and len(found) < TREE_MAX:
         above = unvisited.pop(0)
         below_shells = above.below_shells and is_shell(above.argv)
-        fresh = [
+        new = [
             RunningProgram(each, argv_of(each), below_shells)
             for each in children(above.process)
             if each not in found
         ]
-        found |= {each.process: each for each in fresh}
-        unvisited += fresh
+        found |= {each.process: each for each in new}
+        unvisited += new
     return list(found.values())
 
 
@@ -67,7 +67,7 @@ def agent_among(
 ) -> RunningProgram | None:
     """The agent in a pane, given its processes from the first one down; None if only a prompt is left.
 
-    `by_name_only`: the pane may not be the agent's, so that not any program in it counts.
+    `by_name_only`: the pane may not be the agent's, so only the declared program or a known client counts.
     """
     if not tree:
         return None
@@ -123,7 +123,7 @@ class ContainerScan(Struct, frozen=True):
 
     @property
     def is_forked(self) -> bool:
-        """Whether the found agent is a fresh child of tmux that runs no program of its own yet.
+        """Whether the found agent is a new child of tmux that runs no program of its own yet.
 
         It may become a pane's program, or be a helper of the server, as at the end of a pane.
         """
@@ -225,9 +225,9 @@ def _has_mark(pane: Process, wanted: WantedAgent) -> bool:
     """Whether the pane has the mark, or is about to get it: first as tmux's child, then as the shell that sets it."""
     if proc.environ_value(pane.pid, AGENT_VARIABLE) == wanted.name or _is_server(pane):
         return True
-    words = _argv(pane)
+    argv = _argv(pane)
     # During exec a process has neither arguments nor environment.
-    return not words or any(f"{AGENT_VARIABLE}={wanted.name} " in word for word in words)
+    return not argv or any(f"{AGENT_VARIABLE}={wanted.name} " in word for word in argv)
 
 
 def _live_agent_scan(server: Process, tree: Sequence[RunningProgram], found: RunningProgram) -> ContainerScan:
@@ -248,9 +248,9 @@ def _tree(above: Sequence[Process], children: Children) -> list[Process]:
     found = dict.fromkeys(above)
     unvisited = list(above)
     while unvisited and len(found) < TREE_MAX:
-        fresh = [child for child in children(unvisited.pop(0)) if child not in found]
-        found |= dict.fromkeys(fresh)
-        unvisited += fresh
+        new = [child for child in children(unvisited.pop(0)) if child not in found]
+        found |= dict.fromkeys(new)
+        unvisited += new
     return list(found)
 
 
@@ -274,7 +274,7 @@ def _cgroup(pid: int) -> str:
 
 
 def _read(path: str) -> str:
-    """A file of /proc; empty if its process is gone or it is not readable."""
+    """A file of /proc; empty if its process has ended or it is not readable."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - many small reads, and a Path's own is slower
             return os.fsdecode(file.read())
@@ -298,23 +298,23 @@ exit 0
 _PaneStates = tuple[ProcessState, ProcessState, str]
 
 
-async def inspect_from_inside(engine: Engine, there: Container, spec: AgentSpec) -> AgentObservation:
+async def inspect_from_inside(engine: Engine, container: Container, spec: AgentSpec) -> AgentObservation:
     """Inspect the agent by programs that run inside. Raises EngineGone, EngineRefused."""
-    session, agent, reason = await _inspect_panes(engine, there, spec)
+    session, agent, reason = await _inspect_panes(engine, container, spec)
     return AgentObservation(
         container=ProcessState.ALIVE,
         session=session,
         agent=agent,
-        container_id=there.id,
+        container_id=container.id,
         tmux_session=SESSION,
-        epoch=epoch_of(there.labels),
+        epoch=epoch_of(container.labels),
         reason=reason,
     )
 
 
-async def _inspect_panes(engine: Engine, there: Container, spec: AgentSpec) -> _PaneStates:
-    ran = await engine.run(there.id, (*_PANES, _ROW))
-    if ran.exit_code == 1 and any(words in ran.output for words in _NO_SESSION):
+async def _inspect_panes(engine: Engine, container: Container, spec: AgentSpec) -> _PaneStates:
+    ran = await engine.run(container.id, (*_PANES, _ROW))
+    if ran.exit_code == 1 and any(message in ran.output for message in _NO_SESSION):
         return ProcessState.DEAD, ProcessState.DEAD, "container running, session dead"
     rows = [row.split(" ", 2) for row in ran.output.decode(errors="replace").splitlines()]
     if ran.exit_code != 0 or any(len(row) != 3 or not row[1].isdecimal() for row in rows):
@@ -324,14 +324,14 @@ async def _inspect_panes(engine: Engine, there: Container, spec: AgentSpec) -> _
     if any(program.removeprefix("-") not in SHELLS for program in panes.values()):
         return ProcessState.ALIVE, ProcessState.ALIVE, ""
     # A shell in front may be the agent's own script, a wrapper around it, or a prompt after its end.
-    return await _inspect_below_shells(engine, there, spec, list(panes))
+    return await _inspect_below_shells(engine, container, spec, list(panes))
 
 
 async def _inspect_below_shells(
-    engine: Engine, there: Container, spec: AgentSpec, panes: list[int]
+    engine: Engine, container: Container, spec: AgentSpec, panes: list[int]
 ) -> _PaneStates:
     separator = secrets.token_hex(8)
-    ran = await engine.run(there.id, ("/bin/sh", "-c", _PROCESSES, "sh", separator))
+    ran = await engine.run(container.id, ("/bin/sh", "-c", _PROCESSES, "sh", separator))
     listed = _parse_processes(ran, separator.encode())
     if any(pid not in listed for pid in panes):
         reason = f"the processes inside cannot be listed: {ran.text[:80]}"
@@ -351,16 +351,16 @@ def _parse_processes(ran: ExecResult, separator: bytes) -> dict[int, tuple[Stat,
     """Every living process by its pid inside, with its arguments."""
     listed = {}
     for row in ran.output.split(separator)[1:]:
-        line, _, words = row.partition(b"\n")
+        line, _, arguments = row.partition(b"\n")
         stat = _stat(line)
         if stat is not None and not stat.has_ended:
-            argv = tuple(os.fsdecode(word) for word in words.removesuffix(b"\0").split(b"\0"))
+            argv = tuple(os.fsdecode(each) for each in arguments.removesuffix(b"\0").split(b"\0"))
             listed[stat.pid] = stat, argv
     return listed
 
 
 def _process(stat: Stat) -> Process:
-    """Not a process of this host: with another boot id it counts as dead here."""
+    # It is no process of this host: with another boot id it counts as dead here.
     return Process(stat.pid, stat.started, FOREIGN_BOOT_ID)
 
 

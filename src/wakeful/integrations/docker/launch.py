@@ -24,7 +24,7 @@ from wakeful.integrations.tmux.start_clients import blocking_dialog_text, client
 
 SESSION: Final = "agent"
 TARGET: Final = f"={SESSION}:"
-# A program that cannot run ends within this time; one that lives longer shows its own errors.
+# A program that cannot run ends within this time.
 STABLE_SECONDS: Final = 0.3
 LAST_OUTPUT_SECONDS: Final = 0.2
 # A start may be one of many on a busy engine, so it gets much time.
@@ -70,7 +70,7 @@ InspectAgent = Callable[[], Awaitable[AgentObservation]]
 
 
 class AgentAlreadyRunning(OperatorError):
-    """Agent {name} is there already: {reason}."""
+    """Agent {name} already exists: {reason}."""
 
     code = "agent-there"
     http_status = 409
@@ -106,7 +106,7 @@ class AgentLaunch:
         self._needs_screen = needs_screen(spec)
 
     async def launch(self, epoch: int, environ: Mapping[str, str]) -> AgentObservation:
-        """Make the session and return once the agent is ready. Raises as Runtime.start, and AgentAlreadyRunning."""
+        """Create the session and return once the agent is ready. Raises as Runtime.start, and AgentAlreadyRunning."""
         spec = self._spec
         if not spec.command or spec.command[0].startswith("-"):
             raise AgentRefused(name=spec.name, reason="it has no command")
@@ -123,7 +123,7 @@ class AgentLaunch:
                 workdir=spec.workdir,
                 seconds_max=RUN_SECONDS_MAX,
             )
-            if ran.exit_code != 0 and await self._is_container_gone(ran.exit_code):
+            if ran.exit_code != 0 and await self._has_container_ended(ran.exit_code):
                 raise self._not_ready(_CONTAINER_GONE)
             self._check_exit_code(ran)
             return await self._wait_until_ready()
@@ -131,8 +131,8 @@ class AgentLaunch:
             # 404: the container was removed meanwhile; 409: it no longer runs.
             raise self._not_ready(f"{_CONTAINER_GONE}: {refusal.reason}") from refusal
 
-    async def _is_container_gone(self, exit_code: int) -> bool:
-        """Whether the container is gone; a program killed in it dies a moment before that shows."""
+    async def _has_container_ended(self, exit_code: int) -> bool:
+        """Whether the container has ended. A program in it is killed a moment before the engine reports that."""
         for _ in range(KILLED_CHECKS_MAX if exit_code == _KILLED else 1):
             if (await self._inspect()).container is ProcessState.DEAD:
                 return True
@@ -152,11 +152,11 @@ class AgentLaunch:
                 name=self._spec.name, reason="somebody else started it at the same moment"
             )
         if ran.exit_code != 0:
-            words = ran.text or f"it ended with {ran.exit_code}"
-            raise self._not_ready(f"tmux could not make its session: {words}")
+            reason = ran.text or f"it ended with {ran.exit_code}"
+            raise self._not_ready(f"tmux could not make its session: {reason}")
 
     async def _wait_until_ready(self) -> AgentObservation:
-        """Return the agent once it has lived long enough and its screen shows that it is ready."""
+        """Return the agent once it has stayed alive and its screen shows that it is ready."""
         loop = asyncio.get_running_loop()
         began, alive_since = loop.time(), None
         unready = "it was not seen to stay"
@@ -188,7 +188,7 @@ class AgentLaunch:
         return observation
 
     async def _inspect_twice(self) -> AgentObservation:
-        """While tmux, its shell and the agent replace each other, one inspection may see none; two do not."""
+        # While tmux, its shell and the agent replace each other, one inspection may see none of them.
         observation = await self._inspect()
         if not _is_lost(observation):
             return observation
@@ -201,14 +201,14 @@ class AgentLaunch:
         # tmux may notice the end before it has read the last output, and scrolls that to make room for its mark.
         await asyncio.sleep(LAST_OUTPUT_SECONDS)
         screen = await self._tmux("capture-pane", "-p", "-S", "-20", "-t", TARGET)
-        words = safe_text(last_output(screen.output.decode(errors="replace").split("\n")))
+        output = safe_text(last_output(screen.output.decode(errors="replace").split("\n")))
         await self._tmux("kill-session", "-t", TARGET)
         return self._not_ready(
-            f"it ended at once: {words}" if words else "it ended at once, and no word of it was seen"
+            f"it ended at once: {output}" if output else "it ended at once, and no word of it was seen"
         )
 
-    async def _tmux(self, *words: str) -> ExecResult:
-        argv = ("tmux", "-u", *words)
+    async def _tmux(self, *arguments: str) -> ExecResult:
+        argv = ("tmux", "-u", *arguments)
         return await self._engine.run(self._container.id, argv, seconds_max=RUN_SECONDS_MAX)
 
     def _not_ready(self, reason: str) -> NotReady:
@@ -216,13 +216,13 @@ class AgentLaunch:
 
 
 async def check_ready(engine: Engine, container_id: str, spec: AgentSpec) -> str | None:
-    """Why the agent is not ready; None if it was ready before, or its screen shows it now: until then its pane stays.
+    """Why the agent is not ready; None if it was ready before, or if its screen shows it now.
 
-    Raises EngineGone, EngineRefused.
+    Until then its pane stays after the end of the agent. Raises EngineGone, EngineRefused.
     """
 
-    async def tmux(*words: str) -> bytes:
-        return (await engine.run(container_id, ("tmux", "-u", *words))).output
+    async def tmux(*arguments: str) -> bytes:
+        return (await engine.run(container_id, ("tmux", "-u", *arguments))).output
 
     if (await tmux("show-options", "-w", "-v", "-t", TARGET, "remain-on-exit")).strip() != b"on":
         return None

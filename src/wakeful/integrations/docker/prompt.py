@@ -20,8 +20,7 @@ from wakeful.core.process import Process, ProcessState
 from wakeful.integrations.docker.engine import Engine
 from wakeful.integrations.docker.inspect import first_process
 from wakeful.integrations.driver_support import declined
-from wakeful.integrations.tmux import driver as acts
-from wakeful.integrations.tmux.driver import reader_of, run_action
+from wakeful.integrations.tmux.driver import deliver, reader_of, run_action
 from wakeful.integrations.tmux.pane import PaneController
 from wakeful.integrations.tmux.screen import Screen
 from wakeful.integrations.tmux.server import TmuxFailed, TmuxServer
@@ -51,7 +50,7 @@ class ContainerPromptDriver:
                 notes.drop(note.pane)
 
     def is_open(self, managed: ManagedSession) -> bool:
-        """The agent runs in a container of this host, its terminal can be read, and its engine's socket exists."""
+        """Whether the agent runs in a container of this host with a readable terminal, and its engine's socket exists."""
         process, pane = managed.process, managed.pane
         if process is None or pane is None or not self._address.startswith(_LOCAL):
             return False
@@ -61,7 +60,7 @@ class ContainerPromptDriver:
         return is_visible and Path(self._address.removeprefix(_LOCAL)).is_socket()
 
     def is_lost(self, managed: ManagedSession) -> bool:
-        """It lives, and its engine's socket is gone or not on this host."""
+        """Whether it is alive, and its engine's socket does not exist or is not on this host."""
         is_local = self._address.startswith(_LOCAL)
         has_socket = is_local and Path(self._address.removeprefix(_LOCAL)).is_socket()
         process = managed.process
@@ -71,13 +70,13 @@ class ContainerPromptDriver:
         self, managed: ManagedSession, prompt: str, environ: Mapping[str, str] | None = None
     ) -> ActionResult:
         """Type the prompt, check the input line, press Enter, check that it is taken. Raises PromptRefused, TmuxFailed."""
-        del environ  # its process lives already
+        del environ  # its process has one already
         engine = Engine(self._address)
         try:
             controller = await _pane_controller(engine, managed, self._folder)
             if controller is None:
                 return _NO_PANE
-            result = await run_action(controller, acts.deliver(controller, prompt))
+            result = await run_action(controller, deliver(controller, prompt))
             controller.drop_final_note()
             return result
         finally:
@@ -113,15 +112,15 @@ def _process_line(agent: Process, container: str) -> list[Process]:
 
 
 class ContainerTmuxServer(TmuxServer):
-    """The tmux server in a container; it captures the pane whose first process is `first`."""
+    """The tmux server in a container; it captures the pane with `first` as its first process."""
 
     def __init__(self, engine: Engine, container: str, first: Process) -> None:
         super().__init__(container)
         self._engine = engine
         self._first = first
 
-    async def run(self, *words: str) -> bytes:
-        return await _run_tmux(self._engine, self.socket, *words)
+    async def run(self, *arguments: str) -> bytes:
+        return await _run_tmux(self._engine, self.socket, *arguments)
 
     async def capture(self, target: str) -> Screen:
         """The pane, with its pid and its terminal on this host."""
@@ -136,8 +135,8 @@ class ContainerTmuxServer(TmuxServer):
         await _run(self._engine, self.socket, argv, {"WAKEFUL_TEXT": text})
 
 
-async def _run_tmux(engine: Engine, container: str, *words: str) -> bytes:
-    return await _run(engine, container, ("tmux", "-u", *words))
+async def _run_tmux(engine: Engine, container: str, *arguments: str) -> bytes:
+    return await _run(engine, container, ("tmux", "-u", *arguments))
 
 
 async def _run(

@@ -3,8 +3,8 @@
 Claude Code's folder is a mount or the container's own root. Symlinks in a container can point anywhere on
 this host, so none is followed. The sources of a container are added and removed while the daemon runs, with
 this host's pids; the daemon sees them as one source. An unreachable folder is reported in `skipped_logs` with
-the fix, and allows no conclusion. The engine is asked once per container and agent process, and again while
-nothing can be read.
+the fix, and allows no conclusion. A container is inspected once for each agent process, and again while its
+folder cannot be read.
 """
 
 import asyncio
@@ -41,18 +41,12 @@ _FIX: Final = "mount a folder of this host at {inner} in the agent's `mounts`"
 
 
 class TranscriptFolder(Struct, frozen=True):
-    """Claude Code's configuration folder in a container, as a path of this host. `reason`: why none, with the fix."""
+    """Claude Code's configuration folder in a container, as a path of this host; without one, the reason and the fix."""
 
     folder: Path | None
-    # The folder disappears with the container.
+    # Whether the folder disappears with the container.
     passing: bool = False
     reason: str = ""
-
-
-def claude_folders(container: Container, agent_pid: int | None = None) -> list[Path]:
-    """The configuration folders of this container that can be read from here."""
-    found = find_transcripts(container, agent_pid)
-    return [found.folder] if found.folder is not None else []
 
 
 def find_transcripts(container: Container, agent_pid: int | None = None) -> TranscriptFolder:
@@ -133,7 +127,7 @@ def _problem(base: Path, rest: PurePosixPath) -> str:
 
 
 class _ContainerSources(Struct):
-    """The sources of one container's folder. `open`: its container runs."""
+    """The sources of one container's folder. `open`: whether its container runs."""
 
     folder: Path
     logs: LogFileSource
@@ -142,7 +136,7 @@ class _ContainerSources(Struct):
 
 
 class ContainerSource:
-    """The sources of Claude Code for folders that come and go. Other sources watch the folders in `watched` already."""
+    """The sources of Claude Code in containers. Other sources read the folders in `watched` already."""
 
     name = "claude-in-containers"
 
@@ -186,9 +180,9 @@ class ContainerSource:
         return "; ".join((*not_visible, *(each for each in skipped if each))) or None
 
     def add_container(self, agent: str, container: Container, agent_pid: int | None = None) -> bool:
-        """Read the transcripts of an agent's running container from now on. The same one again changes nothing.
+        """Read the transcripts of an agent's running container from now on. A second call changes nothing.
 
-        False while they cannot be read: `skipped_logs` says why, and the caller may try again.
+        False while they cannot be read: `skipped_logs` has the reason, and the caller may try again.
         """
         found = find_transcripts(container, agent_pid)
         self._not_visible.pop(agent, None)
@@ -209,7 +203,7 @@ class ContainerSource:
         return found.folder is not None
 
     def remove_container(self, agent: str) -> None:
-        """Its container is gone. Its evidence stays until it is added again; nothing new is read."""
+        """Read nothing more of an ended container. Its evidence stays until the agent has a container again."""
         self._not_visible.pop(agent, None)
         pair = self._by_agent.get(agent)
         if pair is not None:
@@ -236,7 +230,7 @@ class ContainerSource:
             pair.registry.catch_up(session_id)
 
     def read_last_events(self, session_id: SessionId, limit: int) -> list[Event]:
-        # A copy: the caller may be a thread, while containers come and go.
+        # A copy: the caller may be a thread, while containers are added and removed.
         pairs = tuple(self._by_agent.values())
         return [event for pair in pairs for event in pair.logs.read_last_events(session_id, limit)]
 
@@ -244,8 +238,11 @@ class ContainerSource:
         pairs = list(self._by_agent.values())
         return [line for pair in pairs for line in pair.logs.read_last_lines(session_id)]
 
+    def mark_unsaved(self, session_id: SessionId) -> None:
+        """Nothing to do: there are no bookmarks."""
+
     def take_bookmarks(self) -> Iterator[Bookmark]:
-        """None: the paths are valid only while their containers run, and the logs inside are soon read again."""
+        """No bookmarks: the paths are valid only while the containers run, and the logs inside are read again soon."""
         yield from ()
 
     def _running_containers(self) -> list[_ContainerSources]:
@@ -279,7 +276,7 @@ class _ContainerPids:
         key = entry.pid, int(entry.proc_start)
         found = self._known.get(key) or process_inside(self._container_id, *key)
         if found is None:
-            # It is gone; its pid never belonged to a process of this host.
+            # It has ended, and its pid never belonged to a process of this host.
             return Process(*key, f"{FOREIGN_BOOT_ID} {self._container_id}")
         is_dead = proc.state_of(found) is ProcessState.DEAD
         if not is_dead and (reason := reason_against(found, PROVIDER, any_user=True)) is not None:
@@ -320,9 +317,13 @@ class ContainerSourceUpdater:
             return
         try:
             async with asyncio.timeout(INSPECT_SECONDS_MAX):
-                there = await self._runtime.container(spec)
+                container = await self._runtime.container(spec)
         except (WorldError, TimeoutError) as problem:
             log.debug("agent %s: its container cannot be asked for: %s", spec.name, problem)
             return
-        if there is not None and there.running and self._source.add_container(spec.name, there, pid):
+        if (
+            container is not None
+            and container.running
+            and self._source.add_container(spec.name, container, pid)
+        ):
             self._added[spec.name] = (container_id, pid)

@@ -1,8 +1,8 @@
 """Translates an agent's specification into the engine's description of a container.
 
 It asks no engine and changes nothing. The description never contains privileges, capabilities, devices,
-namespaces of the host other than a network that was asked for, the engine's own socket, or values of the
-environment: those belong to a session, not a container.
+namespaces of the host other than a declared network, the engine's own socket, or values of the environment:
+those belong to a session, not a container.
 """
 
 import os
@@ -31,7 +31,7 @@ _UNIX: Final = "unix://"
 
 
 class AgentRefused(OperatorError):
-    """Agent {name} cannot be started as it is declared: {reason}."""
+    """Agent {name} cannot be started as declared: {reason}."""
 
     code = "agent-refused"
 
@@ -41,12 +41,12 @@ def container_name(agent: str) -> str:
 
 
 def agent_of(name: str) -> str:
-    """The agent that a container is named after; empty if none."""
+    """The agent in a container's name; empty if none."""
     return name.removeprefix(NAME_PREFIX) if name.startswith(NAME_PREFIX) else ""
 
 
 def container_body(spec: AgentSpec, epoch: int, address: str) -> dict[str, Any]:
-    """The engine's description of the container to make. Raises AgentRefused."""
+    """The engine's description of the container to create. Raises AgentRefused."""
     if not spec.image:
         raise AgentRefused(name=spec.name, reason="it names no image")
     sockets = (*ENGINE_SOCKETS, *([address.removeprefix(_UNIX)] if address.startswith(_UNIX) else ()))

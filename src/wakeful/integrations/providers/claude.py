@@ -8,7 +8,7 @@ from wakeful.integrations.claude_code.turn_reader import ClaudeTurnReader
 PROVIDER = Provider(
     name="claude",
     driver=lambda run, clock, _environ: ClaudeDriver(run, clock),
-    hearing=ClaudeTurnReader,
+    turn_reader=ClaudeTurnReader,
     login=ClaudeLogin,
     one_shot=ClaudeOneShot,
     flags=lambda mode: () if mode == "default" else ("--permission-mode", mode),

@@ -3,8 +3,8 @@
 There is no container: a small file records each start until the stop. It outlives the daemon, the tmux server
 and a reboot, and so distinguishes an agent that ended (stale) from one that was never started. A dead agent's
 pane stays, so that its last output can be read. A live pane is no live agent: the process in front of the
-terminal shows whether only a shell is left. Without its server an agent is unknown; only its process proves it
-dead.
+terminal shows whether only a shell is left. After the loss of its server an agent is unknown for a few seconds,
+and dead if its process has ended too.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class AgentMark(Struct, frozen=True):
     ready: bool
     # The tmux server of its pane. Marks of earlier versions have none.
     server: Process | None = None
-    # The end of that server was seen to have ended the agent too: nothing is left to doubt.
+    # Whether that server was seen to end, and the agent with it.
     server_lost: bool = False
 
 
@@ -103,7 +103,7 @@ SERVER_ENDED: Final = "its tmux server ended"
 
 
 class AgentPaneState(Struct, frozen=True):
-    """The state of a pane's agent; `pid` is its process while it lives."""
+    """The state of a pane's agent; `pid` is its process while it is alive."""
 
     sight: ProcessState
     pid: int | None = None
@@ -142,8 +142,8 @@ def _left_a_shell(first: Process) -> bool:
 
 
 def _is_shell(process: Process) -> bool:
-    words = proc.command(process.pid)
-    return bool(words) and PurePath(words[0].removeprefix("-")).name in SHELLS
+    argv = proc.command(process.pid)
+    return bool(argv) and PurePath(argv[0].removeprefix("-")).name in SHELLS
 
 
 PREFIX: Final = "agent-"
@@ -175,14 +175,14 @@ class TmuxAgentRuntime:
         self._clock = clock
         self._deadline_seconds = deadline_seconds
         self._next_listing: asyncio.Task[Listing] | None = None
-        # When each server was found gone; None is a server that no mark names.
+        # When each server was found to have ended; None is a server that no mark names.
         self._lost_since: dict[Process | None, float] = {}
-        # Set when a server is found gone.
+        # Set when a server is found to have ended.
         self._server_missing = asyncio.Event()
 
     async def start(self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]) -> AgentObservation:
         await self._remove_agent(spec)
-        # First of all: after a crash from here on the agent counts as a failed start, not as stopped.
+        # First: after a crash from here on the agent counts as a failed start, not as stopped.
         self._marks.save(spec.name, AgentMark(epoch, None, ready=False))
         try:
             process, server = await self._launch(spec, epoch, environ)
@@ -207,9 +207,11 @@ class TmuxAgentRuntime:
     async def inspect(self, spec: AgentSpec) -> AgentObservation:
         mark = self._marks.find(spec.name)
         process = mark.process if mark is not None else None
-        gone = process is not None and proc.state_of(process) is ProcessState.DEAD
-        # If the process is gone, only the state of its server is open: that needs no listing.
-        listing = Listing(self._socket, self._server_state(mark)) if gone else await self._shared_listing()
+        has_ended = process is not None and proc.state_of(process) is ProcessState.DEAD
+        # After the end of the process only the state of its server is open: that needs no listing.
+        listing = (
+            Listing(self._socket, self._server_state(mark)) if has_ended else await self._shared_listing()
+        )
         observation = AgentObservation(
             container=ProcessState.UNKNOWN,
             session=ProcessState.UNKNOWN,
@@ -224,7 +226,7 @@ class TmuxAgentRuntime:
         if listing.sight is ProcessState.DEAD or _lost_its_server(mark):
             return self._without_server(spec, observation, mark)
         self._lost_since.pop(None, None)
-        if gone:
+        if has_ended:
             return _lost_agent(observation, ENDED)
         row = _row_of(spec, mark, listing)
         if row is None:
@@ -240,7 +242,7 @@ class TmuxAgentRuntime:
         return ("tmux", "-u", "-S", str(self._socket), "attach-session", "-t", _target(spec))
 
     async def changes(self) -> AsyncIterator[str]:
-        """Pidfds report exits of processes; this reports only when a lost server's agents become dead."""
+        """Report when the agents of a lost server become dead; pidfds report exits of processes."""
         while True:
             await self._server_missing.wait()
             self._server_missing.clear()
@@ -251,7 +253,7 @@ class TmuxAgentRuntime:
         """Nothing is open."""
 
     async def _shared_listing(self) -> Listing:
-        """One listing for all callers that came before it began: two hundred agents cost one process of tmux."""
+        """One listing for all callers before it begins: two hundred agents cost one process of tmux."""
         if self._next_listing is None:
             self._next_listing = asyncio.create_task(self._list())
         return await asyncio.shield(self._next_listing)
@@ -261,7 +263,7 @@ class TmuxAgentRuntime:
         return await list_panes(self._socket, self._deadline_seconds)
 
     def _server_state(self, mark: AgentMark | None) -> ProcessState:
-        """Whether the server of an ended agent lives: by its identity, because another may serve the socket by now."""
+        """Whether the server of an ended agent is alive, by its identity: another may serve the socket by now."""
         if mark is None or mark.server is None:
             return server_state(self._socket)
         return ProcessState.DEAD if _lost_its_server(mark) else ProcessState.ALIVE
@@ -269,7 +271,7 @@ class TmuxAgentRuntime:
     def _without_server(
         self, spec: AgentSpec, observation: AgentObservation, mark: AgentMark | None
     ) -> AgentObservation:
-        """The socket has no server. Without a mark there is no agent; with one, its state is unknown at first."""
+        """The observation if the socket has no server: no agent without a mark; with one, its state is unknown at first."""
         if mark is None:
             return _absent_agent(observation)
         process = mark.process
@@ -290,7 +292,7 @@ class TmuxAgentRuntime:
             lives = f"; process {process.pid} lives on without a terminal" if alive else ""
             return replace(observation, reason=f"the tmux server ended{lives}")
         with suppress(TmuxFailed):
-            # A note that cannot be kept costs the next daemon the same few seconds.
+            # Without the saved mark, the next daemon waits the same few seconds.
             self._marks.save(spec.name, replace(mark, server_lost=True))
         return _lost_agent(observation, SERVER_ENDED)
 
@@ -335,7 +337,7 @@ class TmuxAgentRuntime:
         self._marks.drop(spec.name)
 
     async def _close_session(self, spec: AgentSpec, *, alone: bool) -> None:
-        """The server ends with its last session only if no other agent needs it."""
+        """Close the agent's session. The server ends with its last session only if no other agent needs it."""
         needed = not alone or self._marks.has_others(spec.name)
         ending = () if needed else ("set-option", "-s", "exit-empty", "on", ";")
         try:
@@ -425,14 +427,14 @@ class TmuxAgentRuntime:
 
 
 def runs_on_server(socket: str, pid: int) -> bool:
-    """Whether it was started on this server: an agent's name is unique only for one daemon, and a user may run several."""
+    """Whether it was started on this server: a user may run several daemons with agents of one name."""
     return (proc.environ_value(pid, "TMUX") or "").startswith(f"{socket},")
 
 
 def _lost_agent(
     observation: AgentObservation, reason: str, session: ProcessState = ProcessState.DEAD
 ) -> AgentObservation:
-    """An agent that was started, not stopped, and is gone, so that it can be restarted."""
+    """An agent that ended and was not stopped, so that it can be restarted."""
     return replace(
         observation, container=ProcessState.ALIVE, session=session, agent=ProcessState.DEAD, reason=reason
     )
@@ -445,7 +447,7 @@ def _absent_agent(observation: AgentObservation) -> AgentObservation:
 
 
 def _lost_its_server(mark: AgentMark | None) -> bool:
-    """Whether its server is gone or has begun to end: the programs of its panes end before its socket goes."""
+    """Whether its server has ended or begun to end: the programs of its panes end before its socket."""
     server = mark.server if mark is not None else None
     return server is not None and (proc.state_of(server) is ProcessState.DEAD or proc.is_ending(server.pid))
 
@@ -489,8 +491,8 @@ def _new_session_argv(spec: AgentSpec, epoch: int, script: str) -> tuple[str, ..
         ("", MARK_SESSION): f"{PREFIX}{spec.name}",
         ("", MARK_EPOCH): str(epoch),
     }
-    words = ["new-session", "-d", "-P", "-F", "#{pane_pid} #{pid}", "-s", f"{PREFIX}{spec.name}", *SIZE]
-    words += ["--", "/bin/sh", script, ";", "set-option", "-s", "exit-empty", "off"]
+    argv = ["new-session", "-d", "-P", "-F", "#{pane_pid} #{pid}", "-s", f"{PREFIX}{spec.name}", *SIZE]
+    argv += ["--", "/bin/sh", script, ";", "set-option", "-s", "exit-empty", "off"]
     for (flag, option), value in options.items():
-        words += [";", "set-option", *([flag] if flag else []), "-t", target, option, value]
-    return tuple(words)
+        argv += [";", "set-option", *([flag] if flag else []), "-t", target, option, value]
+    return tuple(argv)

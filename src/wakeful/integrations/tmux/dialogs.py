@@ -1,9 +1,9 @@
 """Finds clients in panes that show a dialog which must be answered before any prompt.
 
 It reads screens and never types. Claude Code writes its registry file after its start dialogs: a client in
-front of a terminal without one is starting, and only its screen shows what it waits for. Later its screen is
-read only if the registry reports an open dialog. Codex reports nothing: it has started once its screen showed
-an input line. A pane without new output is not read again, so idle sessions cost nothing.
+front of a terminal without one is starting, and only its screen shows a dialog. Later its screen is read only if
+the registry reports an open dialog. Codex reports nothing: it has started once its screen showed an input line.
+A pane without new output is not read again, so idle sessions cost nothing.
 """
 
 import os
@@ -17,7 +17,7 @@ from msgspec import Struct
 from wakeful.core.process import Process, ProcessState
 from wakeful.integrations.claude_code.registry import entry_of
 from wakeful.integrations.tmux.pane import safe_screen_text
-from wakeful.integrations.tmux.panes import DEADLINE_SECONDS, Listing, PaneRow
+from wakeful.integrations.tmux.panes import Listing, PaneRow
 from wakeful.integrations.tmux.server import TmuxFailed, TmuxServer
 from wakeful.integrations.tmux.start_clients import PaneClient, client_in
 from wakeful.integrations.tmux.start_screens import StartDialog
@@ -31,10 +31,10 @@ _DIALOG_OPEN: Final = "dialog open"
 
 
 class _PaneCheck(Struct, frozen=True):
-    """The result for a pane whose last output was at `wrote`."""
+    """The result for a pane; `wrote` is the time of its last output."""
 
     wrote: int
-    # The client whose screen matters; None if there is none in front of this pane.
+    # The client in front of this pane, if its screen must be read.
     client: PaneClient | None
     # The screen has been read; only new output can change the result.
     read: bool
@@ -50,7 +50,6 @@ class DialogDetector:
         folders: Mapping[str, Sequence[Path]],
         host: str,
         ignored_folders: Sequence[str] = (),
-        deadline_seconds: float = DEADLINE_SECONDS,
         starting_seconds: float = STARTING_SECONDS_MAX,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -61,7 +60,6 @@ class DialogDetector:
         self._host = host
         # Wakeful's own one-shot calls of the clients run in these folders; they are no sessions.
         self._ignored_folders = ignored_folders
-        self._deadline_seconds = deadline_seconds
         self._starting_seconds = starting_seconds
         self._wall = wall
         self._with_dialog: set[Process] = set()
@@ -81,7 +79,7 @@ class DialogDetector:
                 # Without an answer the last results stay.
                 checks |= {at: each for at, each in self._checks.items() if at[0] == listing.socket}
                 continue
-            server = TmuxServer(str(listing.socket), self._deadline_seconds)
+            server = TmuxServer(str(listing.socket))
             for row, wrote in zip(listing.panes, listing.wrote, strict=True):
                 place = listing.socket, row
                 if not row.dead:
@@ -89,7 +87,7 @@ class DialogDetector:
                     checks[place] = await self._check_pane(server, row, wrote, before)
         self._checks = checks
         waiting = {each.client.process for each in checks.values() if each.client is not None}
-        # A client in the background (Ctrl-Z) may come back; only dead ones are forgotten.
+        # A client in the background (Ctrl-Z) may come back; only dead ones are dropped.
         for known in (self._with_dialog, self._seen_starting, self._already_started):
             absent = known - waiting
             known -= {each for each in absent if proc.state_of(each) is not ProcessState.ALIVE}
@@ -111,7 +109,7 @@ class DialogDetector:
         return _PaneCheck(wrote if is_over else 0, client, read=read)
 
     def _is_relevant(self, client: PaneClient) -> bool:
-        """Whether its screen must be read. A client whose folder is not watched never becomes a session."""
+        """Whether its screen must be read. A client with an unwatched folder never becomes a session."""
         process = client.process
         if process in self._already_started:
             return False
@@ -146,7 +144,7 @@ class DialogDetector:
         return True
 
     def _is_unexpected(self, client: PaneClient) -> bool:
-        """Whether it should show something known by now. A dialog in its registry has been reported."""
+        """Whether an unknown screen is a problem: the client has started long ago, and its registry reports no dialog."""
         if proc.age_seconds(client.process) <= self._starting_seconds:
             return False
         if client.reports_status:

@@ -82,12 +82,12 @@ async def deliver(controller: PaneController, prompt: str) -> ActionResult:
     await controller.press("Enter")
     fault_point("typing.entered")
 
-    async def taken() -> bool | None:
+    async def is_taken() -> bool | None:
         return _is_taken(controller, await controller.capture(), before, text) or None
 
-    if await poll_until(taken, EFFECT_SECONDS_MAX):
+    if await poll_until(is_taken, EFFECT_SECONDS_MAX):
         controller.record_stage(TypingStage.TAKEN)
-        return confirmed("the text stood in the input line and was taken with Enter")
+        return confirmed("the client took the prompt")
     if proc.state_of(controller.process) is not ProcessState.ALIVE:
         return unverified("the agent ended after Enter was pressed")
     return unverified("Enter was pressed, but nothing shows that the text was taken")
@@ -103,8 +103,7 @@ async def answer(controller: PaneController, question_id: str, reply: Permission
         return declined(reason)
     digit = dialog.digit(reply)
     if digit is None:
-        words = f"it offers no way to {reply} it once"
-        return declined(words, untrusted=safe_screen_text(dialog.text))
+        return declined(f"it offers no way to {reply} it once", untrusted=safe_screen_text(dialog.text))
     await controller.press("-l", digit)
 
     async def is_closed() -> bool | None:
@@ -127,13 +126,13 @@ async def interrupt(controller: PaneController, typed: str) -> ActionResult:
         return declined(reason)
     await controller.press(controller.reader.interrupt_key)
 
-    async def interrupted() -> Screen | None:
+    async def find_effect() -> Screen | None:
         screen = await controller.capture()
         # With prompts in its queue the next turn begins at once: then only the mark of the interrupt shows it.
         marked = _interruptions(screen) > _interruptions(before)
         return screen if marked or _is_idle(controller, screen) or screen.dead else None
 
-    screen = await poll_until(interrupted, EFFECT_SECONDS_MAX)
+    screen = await poll_until(find_effect, EFFECT_SECONDS_MAX)
     if proc.state_of(controller.process) is not ProcessState.ALIVE:
         return ineffective("it ended instead of stopping its turn")
     if screen is None:
@@ -205,8 +204,8 @@ _DIALOGS: Final[Mapping[type[InputReader], Callable[[Screen], StartDialog | None
 }
 _NO_PANE: Final = declined("nobody knows in which pane it runs")
 # The daemon starts after this. A note that was not reconciled stays until something is typed into its pane.
-SETTLING_SECONDS_MAX: Final = 10.0
-_NOT_LOOKED_AT: Final = unverified("it is unknown whether the text was taken: too much was left to look at")
+RECOVERY_SECONDS_MAX: Final = 10.0
+_NOT_CHECKED: Final = unverified("it is unknown whether the text was taken: too much was left to look at")
 
 
 class TmuxDriver:
@@ -229,18 +228,18 @@ class TmuxDriver:
         self._folder = folder
         self._deadline_seconds = deadline_seconds
         self._starter = TmuxStarter(TmuxServer(socket, deadline_seconds, config), folder, clock)
-        # Panes with a typed text whose outcome is not stored yet.
+        # Panes with a typed text of which the outcome is not stored yet.
         self._typed_panes: dict[SessionId, PaneController] = {}
 
     def is_open(self, managed: ManagedSession) -> bool:
-        """Its agent runs, the first process of its pane lives, and the server's socket exists."""
+        """Whether its agent runs, the first process of its pane is alive, and the server's socket exists."""
         pane, process = managed.pane, managed.process
         if pane is None or pane.process is None or process is None or not Path(pane.socket).is_socket():
             return False
         return proc.is_running(process) and proc.state_of(pane.process) is ProcessState.ALIVE
 
     def is_lost(self, managed: ManagedSession) -> bool:
-        """Its agent lives, and its pane or its server's socket is gone."""
+        """Whether its agent is alive, and its pane or its server's socket does not exist any more."""
         pane = managed.pane
         if pane is None or pane.process is None or unreachable_result(managed) is not None:
             return False
@@ -264,8 +263,8 @@ class TmuxDriver:
     async def deliver(
         self, managed: ManagedSession, prompt: str, environ: Mapping[str, str] | None = None
     ) -> ActionResult:
-        """As `deliver` above. Raises PromptRefused."""
-        del environ  # its process lives already
+        """Raises PromptRefused."""
+        del environ  # its process has one already
         controller = self._pane_controller(managed)
         if controller is None:
             return _NO_PANE
@@ -276,14 +275,14 @@ class TmuxDriver:
         return replace(result, hosting=replace(managed, typed=digest(prompt)))
 
     async def recover_typed(self) -> list[TypedText]:
-        """The outcome of every text whose typing the end of a daemon interrupted. It stops at SETTLING_SECONDS_MAX."""
-        deadline = time.monotonic() + SETTLING_SECONDS_MAX
+        """The outcomes of texts of which the end of a daemon interrupted the typing. It stops at RECOVERY_SECONDS_MAX."""
+        deadline = time.monotonic() + RECOVERY_SECONDS_MAX
         return [
             TypedText(
                 note.session_id,
                 note.at,
                 note.text,
-                await self._reconcile_note(note) if time.monotonic() < deadline else _NOT_LOOKED_AT,
+                await self._reconcile_note(note) if time.monotonic() < deadline else _NOT_CHECKED,
                 is_command=note.reader == ShellInput.__name__,
             )
             for note in TypedNotes(self._folder).all()
@@ -303,7 +302,7 @@ class TmuxDriver:
             return unverified(f"it is unknown whether the text was taken: {problem}")
 
     def forget_typed(self, session_id: SessionId) -> None:
-        """The outcome is stored, so a final note can go."""
+        """The outcome is stored: drop its note, if that is final."""
         if (controller := self._typed_panes.pop(session_id, None)) is not None:
             controller.drop_final_note()
 
@@ -324,19 +323,19 @@ class TmuxDriver:
         return await run_action(controller, answer(controller, question_id, reply))
 
     async def interrupt(self, managed: ManagedSession) -> ActionResult:
-        """Press Escape if the client knows it, else Ctrl-C; declined while a question is open."""
+        """Press the key that ends a turn of its client: Escape or Ctrl-C. Declined while a question is open."""
         controller = self._pane_controller(managed)
         if controller is None:
             return _NO_PANE
         return await run_action(controller, interrupt(controller, managed.typed))
 
     async def resume(self, managed: ManagedSession, request: StartRequest) -> ActionResult:
-        """In its old pane, if a shell waits there; else in its own tmux session."""
+        """Resume it in its old pane if a shell waits there, else in a new tmux session."""
         if managed.pane is not None:
             try:
                 result = await self.resume_in_pane(managed, request)
             except TmuxFailed:
-                # The pane or its server is gone.
+                # The pane or its server has ended.
                 return await self.start(request)
             if result.outcome is not ActionOutcome.DECLINED:
                 return result
@@ -345,8 +344,8 @@ class TmuxDriver:
     async def resume_in_pane(self, managed: ManagedSession, request: StartRequest) -> ActionResult:
         """Type the command that continues the conversation into the shell of its agent's pane.
 
-        The request is as for `start`, but the environment is the shell's own. `hosting` in the result is set once a new
-        agent runs. Raises ArgumentRefused, ConversationUnknown, PromptRefused and TmuxFailed.
+        The agent gets the shell's environment, not the request's. `hosting` in the result is set once a new agent
+        runs. Raises ArgumentRefused, ConversationUnknown, PromptRefused and TmuxFailed.
         """
         reader = _checked_reader(request)
         command = resume_argv(request.argv, request.conversation_id, request.cwd)
@@ -378,8 +377,8 @@ class TmuxDriver:
             with suppress(TmuxFailed):
                 await self.interrupt(managed)
         result = await terminate_program(managed.process, program_in_pane(managed, self._socket))
-        left = await close_session(managed, self._deadline_seconds)
-        return stop_result(result, await sweep_tools(managed), left)
+        close_problem = await close_session(managed, self._deadline_seconds)
+        return stop_result(result, await sweep_tools(managed), close_problem)
 
     async def _send_first_prompt(
         self, managed: ManagedSession, prompt: str | None, *, ready: bool
@@ -444,8 +443,8 @@ def _checked_reader(request: StartRequest) -> InputReader:
 def _is_ready(reader: InputReader, screen: Screen, process: Process | None) -> bool:
     """Claude Code and Codex are ready with their first question, or with their input line once they read keys.
 
-    Claude Code must also have reported its status: it draws its input line before it reads, and text typed in between
-    is lost. Any other program is ready when it runs.
+    Claude Code must also have reported its status: it draws its input line before it reads, and loses text that was
+    typed in between. Any other program is ready when it runs.
     """
     if not isinstance(reader, (ClaudeInput, CodexInput)):
         return True
@@ -464,15 +463,13 @@ async def _dialog_at(controller: PaneController) -> StartDialog | None:
 
 
 def _blocked_by_dialog(managed: ManagedSession, dialog: StartDialog, prompt: str | None) -> ActionResult:
-    """It runs, and a person must answer the dialog before it takes a prompt. Nothing is typed there."""
+    """The result of a start that ends at a dialog, which a person must answer. Nothing is typed there."""
     attach, at = f"`wakeful attach {managed.session_id}`", f"a dialog of its client is open ({dialog.kind})"
     screen_text = safe_screen_text(dialog.words)
     if prompt is None:
-        words = f"started; {at}: {attach} and answer it"
-        return confirmed(words, untrusted=screen_text)
-    untyped = f"its first prompt was not typed, because {at}: {attach}, answer it, then send the prompt again"
-    noted = replace(managed, note=untyped)
-    return unverified(f"started; {untyped}", noted, untrusted=screen_text)
+        return confirmed(f"started; {at}: {attach} and answer it", untrusted=screen_text)
+    note = f"its first prompt was not typed, because {at}: {attach}, answer it, then send the prompt again"
+    return unverified(f"started; {note}", replace(managed, note=note), untrusted=screen_text)
 
 
 def reader_of(argv: tuple[str, ...]) -> InputReader:

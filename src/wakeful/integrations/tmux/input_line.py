@@ -54,7 +54,7 @@ def squeeze(text: str) -> str:
 
 
 def digest(text: str) -> str:
-    """Recognizes a text that reappears, without storing it."""
+    """A digest by which a text is recognized later without storing it."""
     return hashlib.sha256(squeeze(text).encode(errors="surrogatepass")).hexdigest()[:32]
 
 
@@ -82,7 +82,7 @@ class InputLineState(Enum):
     """The content of an input line, compared with one text."""
 
     EMPTY = "nothing"
-    OURS = "the whole text"
+    WHOLE = "the whole text"
     PART = "the beginning of the text"
     OTHER = "something else"
     HIDDEN = "no input line is shown"
@@ -92,7 +92,7 @@ class InputReader(Protocol):
     """Reads one program's input line and questions."""
 
     several_lines: bool
-    # The program may be a shell.
+    # Whether the program may be a shell.
     shell: bool
     # The key that ends a turn and leaves the program alive.
     interrupt_key: str
@@ -101,7 +101,7 @@ class InputReader(Protocol):
         """The text in the input line; None if no input line is shown."""
 
     def question(self, screen: Screen) -> str | None:
-        """The words that show an open question or menu."""
+        """The text of an open question or menu; None if there is none."""
 
     def escape(self, text: str) -> str:
         """The text in a form that this program takes literally."""
@@ -157,7 +157,7 @@ class PlainInput:
         for row in (*reversed(rows), None):
             part = shown.removeprefix(before)
             if shown.startswith(before) and part and whole.startswith(part):
-                return InputLineState.OURS if part == whole else InputLineState.PART
+                return InputLineState.WHOLE if part == whole else InputLineState.PART
             if row is None or len(shown) > len(before) + len(whole):
                 break
             shown = squeeze(row) + shown
@@ -170,7 +170,7 @@ class PlainInput:
 class CodexInput(PlainInput):
     """Codex in a terminal: it shows the key that interrupts it. Known only from its documented screens.
 
-    Its input line begins with an angle. A screen without one is of a start, or asks something.
+    Its input line begins with an angle. A screen without one shows a start or a question.
     """
 
     interrupt_key = "Escape"
@@ -218,7 +218,8 @@ class ShellInput(PlainInput):
 
 _RULE: Final = "─" * 8
 _SIGN: Final = "\u276f"
-_ASKING: Final = re.compile(r"\s*Do you want to .*\?\s*")
+# The start dialog for an API key begins like a permission question, and no tool waits for its answer.
+_PERMISSION_QUESTION: Final = re.compile(r"\s*Do you want to (?!use this API key\?).*\?\s*")
 _OPTION: Final = re.compile(rf"\s*(?:{_SIGN}\s*)?([1-9])\.\s+(\S.*?)\s*")
 _MENU: Final = re.compile(
     rf"esc to (?:cancel|exit|go back)|enter to (?:select|confirm|continue)|{_SIGN} [1-9]\. ", re.IGNORECASE
@@ -230,7 +231,7 @@ _COMMAND_SIGNS: Final = ("/", "!", "#")
 
 
 class PermissionDialog(Struct, frozen=True):
-    """An open permission question. `id` is a digest of its whole text, so that an answer fits no other question."""
+    """An open permission question. `id` is a digest of its whole text, so that no answer reaches another question."""
 
     id: str
     text: str
@@ -289,7 +290,7 @@ class ClaudeInput:
         if not draft:
             return InputLineState.HIDDEN if draft is None else InputLineState.EMPTY
         if self.shows(screen, screen, text):
-            return InputLineState.OURS
+            return InputLineState.WHOLE
         return InputLineState.PART if squeeze(text).startswith(squeeze(draft)) else InputLineState.OTHER
 
     def is_working(self, screen: Screen) -> bool:
@@ -301,11 +302,11 @@ def find_permission(screen: Screen) -> PermissionDialog | None:
     """The permission question on the screen; None if there is none, or if its beginning is not visible."""
     if _bounds(screen) is not None:
         return None
-    asked = _last(screen.rows, _ASKING.fullmatch)
-    top = None if asked is None else _last(screen.rows[:asked], _is_rule)
-    if asked is None or top is None:
+    question = _last(screen.rows, _PERMISSION_QUESTION.fullmatch)
+    top = None if question is None else _last(screen.rows[:question], _is_rule)
+    if question is None or top is None:
         return None
-    found = (_OPTION.fullmatch(row) for row in screen.rows[asked + 1 :])
+    found = (_OPTION.fullmatch(row) for row in screen.rows[question + 1 :])
     options = {each[1]: each[2] for each in found if each is not None}
     # Without the mark of the selected option: it moves, but the question stays the same.
     text = "\n".join(row.replace(_SIGN, " ").strip() for row in screen.rows[top + 1 :]).strip()

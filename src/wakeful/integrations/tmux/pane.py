@@ -32,7 +32,7 @@ from wakeful.integrations.tmux.server import TmuxServer
 from wakeful.integrations.tmux.typed_notes import TypedNote, TypedNotes, TypingStage
 from wakeful.linux import proc
 
-# A paste was shown after 0.05 s; while two test suites kept both cores busy, once not within 5 s.
+# A paste was shown after 0.05 s; once, with two test suites on both cores, not within 5 s.
 ECHO_SECONDS_MAX: Final = 10.0
 # A client that resumes a long conversation draws its input line first and reads nothing for a while: on two cores with
 # five busy programs more than 5 s.
@@ -53,7 +53,7 @@ _RESULT_BY_STAGE: Final[Mapping[TypingStage, ActionResult]] = {
     TypingStage.REMOVED: _REMOVED,
 }
 _RESULT_BY_STATE: Final[Mapping[tuple[InputLineState, TypingStage | None], ActionResult]] = {
-    (InputLineState.OURS, None): _REMOVED,
+    (InputLineState.WHOLE, None): _REMOVED,
     (InputLineState.PART, None): _REMOVED,
     (InputLineState.EMPTY, TypingStage.BEGUN): ineffective("the text was not typed, nothing was sent"),
     (InputLineState.EMPTY, TypingStage.ENTER): _SENT,
@@ -116,7 +116,7 @@ class PaneController:
         await self._server.press(self.address.target, *keys)
 
     def closed_reason(self, screen: Screen) -> str | None:
-        """Why no key may be pressed at all."""
+        """Why no key may be pressed; None if keys may be pressed."""
         if screen.dead:
             return "its pane is dead"
         first = self.address.process
@@ -136,7 +136,7 @@ class PaneController:
         return "its pane takes no input" if screen.input_off else None
 
     def typing_obstacle(self, screen: Screen, text: str) -> str | None:
-        """Why this text must not be typed now."""
+        """Why this text must not be typed now; None if it may be typed."""
         return (
             self.closed_reason(screen)
             or self._not_reading_reason(screen, text)
@@ -144,9 +144,9 @@ class PaneController:
         )
 
     async def type_text(self, text: str) -> ActionResult | Screen:
-        """Put the text into the empty input line and check it; returns the screen before, or why it is not there."""
+        """Put the text into the empty input line and check it; returns the screen before, or the failure."""
 
-        async def all_read() -> Screen | None:
+        async def capture_when_read() -> Screen | None:
             screen = await self.capture()
             return None if self.typing_obstacle(screen, text) == UNREAD else screen
 
@@ -154,7 +154,7 @@ class PaneController:
             await self.reconcile(note)
             self.drop_final_note()
         # A terminal's answers to its program go into the same queue: the program reads them in a moment.
-        before = await poll_until(all_read, READ_SECONDS_MAX) or await self.capture()
+        before = await poll_until(capture_when_read, READ_SECONDS_MAX) or await self.capture()
         if (reason := self.typing_obstacle(before, text)) is not None:
             return declined(reason, untrusted=safe_screen_text(self._visible_text(before)))
         self.may_have_typed = True
@@ -180,7 +180,7 @@ class PaneController:
         return await self._remove_partial_text(text)
 
     def record_stage(self, stage: TypingStage) -> None:
-        """Record how far the typing came. Raises TmuxFailed."""
+        """Record the stage that the typing has reached. Raises TmuxFailed."""
         assert self._note is not None, "a text was typed"
         self._notes.save(replace(self._note, stage=stage))
 
@@ -197,7 +197,7 @@ class PaneController:
             state = self._input_state(screen, note)
             # Enter may have been pressed just before, or the text pasted: the effect shows in a moment.
             is_fresh = 0 <= time.time() - note.at < RECONCILE_SECONDS_MAX
-            may_change = InputLineState.OURS if note.stage is TypingStage.ENTER else InputLineState.EMPTY
+            may_change = InputLineState.WHOLE if note.stage is TypingStage.ENTER else InputLineState.EMPTY
             is_unread = self._not_reading_reason(screen, "") == UNREAD
             return None if (state is may_change and is_fresh) or is_unread else state
 
@@ -224,7 +224,7 @@ class PaneController:
     async def _reconcile_state(self, state: InputLineState, note: TypedNote) -> ActionResult:
         if state is InputLineState.HIDDEN:
             return unverified("no input line is shown: it is unknown whether the text was taken")
-        if state in (InputLineState.OURS, InputLineState.PART) and not await self.clear():
+        if state in (InputLineState.WHOLE, InputLineState.PART) and not await self.clear():
             return unverified("the text stands in the input line and could not be removed")
         result = _RESULT_BY_STATE.get((state, note.stage)) or _RESULT_BY_STATE[state, None]
         stage = next((stage for stage, each in _RESULT_BY_STAGE.items() if each is result), None)
@@ -241,14 +241,14 @@ class PaneController:
             draft = self.reader.draft(await self.capture())
             if draft == "":
                 return True
-            # Without an input line the keys would go elsewhere.
+            # Without an input line the keys would do something else.
             if draft is not None:
                 await self.press("C-u", "C-u")
             await asyncio.sleep(POLL_SECONDS)
         return False
 
     def _not_reading_reason(self, screen: Screen, text: str) -> str | None:
-        """Why typed text would not go into an input line."""
+        """Why typed text would not go into an input line; None if it would."""
         if not self.reader.shell and is_interactive_shell(proc.command(self.process.pid)):
             return "its program is a shell, and text is no command"
         state = terminal_state(screen.tty)
@@ -273,18 +273,18 @@ class PaneController:
         return "somebody's draft stands in its input line" if draft else None
 
     async def _remove_partial_text(self, text: str) -> ActionResult:
-        """The text did not appear, so Enter is not pressed. A draft is removed only if it is a part of the text."""
+        """The result for a text that did not appear: no Enter. A draft is removed only if it is a part of the text."""
         screen = await self.capture()
         draft = squeeze(self.reader.draft(screen) or "")
         prompt = self._note.prompt if self._note is not None else ""
         state = self.reader.input_state(screen, prompt, text)
-        is_ours = state in (InputLineState.OURS, InputLineState.PART) or draft in squeeze(text)
-        if draft and is_ours and self.closed_reason(screen) is None and await self.clear():
+        is_typed = state in (InputLineState.WHOLE, InputLineState.PART) or draft in squeeze(text)
+        if draft and is_typed and self.closed_reason(screen) is None and await self.clear():
             self.record_stage(TypingStage.REMOVED)
-            words = "the text did not arrive whole: it was removed again, and Enter was not pressed"
+            reason = "the text did not arrive whole: it was removed again, and Enter was not pressed"
         else:
-            words = "the text was not seen in the input line: Enter was not pressed"
-        return ineffective(words, untrusted=safe_screen_text(self._visible_text(screen)))
+            reason = "the text was not seen in the input line: Enter was not pressed"
+        return ineffective(reason, untrusted=safe_screen_text(self._visible_text(screen)))
 
     def _visible_text(self, screen: Screen) -> str:
         return self.reader.question(screen) or screen.cursor_text or last_output(screen.rows)

@@ -77,7 +77,7 @@ def _link(descriptor: Path) -> str:
 TICK_SECONDS: Final = 10.0
 # The client's registry reports the end of a dialog, but not that another dialog follows.
 DIALOG_TICK_SECONDS: Final = 2.0
-# Below this many sessions none is forgotten.
+# Below this number of sessions none is dropped.
 KEPT_MIN: Final = 64
 
 _PaneKey = tuple[str, PaneRow]
@@ -161,7 +161,7 @@ class TmuxPaneSource:
         if len(self._ancestry) > 2 * self._count_after_sweep:
             self._sweep()
         if self._dialogs is not None:
-            # A session changed, so its screen must perhaps be read although the screen did not change.
+            # These sessions changed, so their screens are read even without new output.
             changed = {pane.process.pid for each in arrived if (pane := self._pane_of(each)) is not None}
             is_waiting = await self._dialogs.scan(listings, changed)
             self._tick_seconds = DIALOG_TICK_SECONDS if is_waiting else TICK_SECONDS
@@ -195,7 +195,7 @@ class TmuxPaneSource:
         if session.sight is ProcessState.ALIVE:
             above = _ancestors_of(session.holder)
         elif session.pane is not None:
-            # The holder is gone; its pane outlived it.
+            # The holder has ended; its pane outlived it.
             above = [session.pane.process, *_ancestors_of(session.pane.process)]
         else:
             return False
@@ -287,7 +287,7 @@ class TmuxPaneSource:
         self._sink.on_pane(session_id, structs.replace(pane, sight=state, runtime=runtime))
 
     def _sweep(self) -> None:
-        """Forget ended sessions; called when there are twice as many as after the last sweep."""
+        """Drop ended sessions; called when there are twice as many as after the last sweep."""
         sessions = {each: self._session_of(each) for each in self._ancestry}
         for session_id, session in sessions.items():
             if session is None or (session.sight is ProcessState.DEAD and session.pane is None):
@@ -300,7 +300,7 @@ class TmuxPaneSource:
 def _ancestors_of(process: Process) -> list[Process]:
     """Its ancestors; none if they cannot be seen.
 
-    Up to this process: an agent that the daemon started without a terminal is not in the daemon's own pane.
+    Up to Wakeful's own process: an agent that the daemon started without a terminal is not in the daemon's pane.
     """
     try:
         ancestors = proc.ancestors(process.pid)

@@ -48,14 +48,14 @@ class PaneRow(Struct, frozen=True):
 
 
 class Listing(Struct, frozen=True):
-    """The listing of one socket. `dead`: it has no server. `unknown`: that could not be found out; `reason` says why."""
+    """The listing of one socket. `dead`: it has no server. `unknown`: the listing failed; `reason` says why."""
 
     socket: Path
     sight: ProcessState
     panes: tuple[PaneRow, ...] = ()
     reason: str = ""
-    # The last output of each pane's window, in whole seconds since the epoch. Not part of a row: an equal row is the
-    # same pane, however busy it is.
+    # The last output of each pane's window, in whole seconds since the epoch. Not part of a row, so that the row of a
+    # busy pane stays equal.
     wrote: tuple[int, ...] = ()
     # tmux failed, although the socket has a server: the server may have only just started.
     came_up: bool = False
@@ -117,7 +117,7 @@ def _parse_row(row: bytes) -> tuple[PaneRow, int]:
 
 
 def _failed_listing(socket: Path, answer: CommandResult) -> Listing:
-    """tmux failed. The socket shows whether there is a server: messages change with versions."""
+    """The listing after a failure of tmux. The socket shows whether there is a server: messages change with versions."""
     state = server_state(socket)
     if state is ProcessState.DEAD:
         return Listing(socket, ProcessState.DEAD, reason="no server on this socket")

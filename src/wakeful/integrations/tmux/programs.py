@@ -73,7 +73,7 @@ def program_of(argv: Sequence[str]) -> str:
 
 
 def without_interpreter(argv: Sequence[str]) -> tuple[str, ...]:
-    """The command as a person typed it, without the interpreter of a client that is a script."""
+    """The command line without the interpreter of a client that is a script."""
     wrapped = program_of(argv) in _INTERPRETERS and program_of(argv[1:]) in ("claude", "codex")
     return tuple(argv[1:] if wrapped else argv)
 
@@ -84,11 +84,11 @@ def start_argv(request: StartRequest) -> tuple[str, ...]:
         return resume_argv(request.argv, request.conversation_id, request.cwd)
     if program_of(request.argv) != "claude" or request.conversation_id is None:
         return request.argv
-    program, *words = request.argv
-    for word in words[: words.index("--")] if "--" in words else words:
+    program, *arguments = request.argv
+    for word in arguments[: arguments.index("--")] if "--" in arguments else arguments:
         if word.partition("=")[0] in _CLAUDE_REFUSED:
             raise ArgumentRefused(program=program, argument=word, advice="Leave it out.")
-    return program, "--session-id", _require_uuid(request.conversation_id, request.cwd), *words
+    return program, "--session-id", _require_uuid(request.conversation_id, request.cwd), *arguments
 
 
 def resume_argv(argv: Sequence[str], conversation: ConversationId | None, cwd: str) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ def resume_argv(argv: Sequence[str], conversation: ConversationId | None, cwd: s
 
 
 def kept_options(program: str, words: Sequence[str], options: Mapping[str, OptionArity]) -> list[str]:
-    """The options among these words with their values, without prompts. Raises ArgumentRefused."""
+    """The options of a command line with their values, without prompts. Raises ArgumentRefused."""
     found: list[str] = []
     left = list(words)
     while left:

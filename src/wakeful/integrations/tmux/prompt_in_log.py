@@ -1,4 +1,4 @@
-"""Tells whether the log of a conversation shows that its client took a text. Pure.
+"""Checks whether the log of a conversation shows that its client took a text. Pure.
 
 Claude Code and Codex log a prompt as soon as they take it. That proves that the prompt was sent; a log
 without it proves nothing.

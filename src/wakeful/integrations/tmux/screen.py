@@ -1,6 +1,6 @@
 """Parses a captured pane (rows, cursor, obstacles to typing) and reads its terminal's state from the kernel.
 
-Dim text is separated: clients use it for hints and suggestions, which no person typed. The kernel says which
+Dim text is separated: clients use it for hints and suggestions, which no person typed. The kernel knows which
 process group gets the keys, whether typed text is shown, and how much is unread. The terminal is opened without
 becoming the controlling one, and no typed text is read from it.
 """
@@ -157,12 +157,12 @@ class TerminalState(Struct, frozen=True):
 
     @property
     def hides_input(self) -> bool:
-        """A line that is not echoed is a password. A full-screen program reads single keys and draws them itself."""
+        """Whether a line is read without echo, as for a password. A full-screen program draws single keys itself."""
         return self.canonical and not self.echo
 
 
 def terminal_state(tty: str) -> TerminalState | None:
-    """None if the terminal is gone or cannot be opened."""
+    """None if the terminal does not exist or cannot be opened."""
     try:
         descriptor = os.open(tty, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -208,10 +208,10 @@ def is_interactive_shell(command: tuple[str, ...]) -> bool:
     """Whether this command starts a shell that reads commands from a person."""
     if not command or PurePath(command[0].removeprefix("-")).name not in SHELLS:
         return False
-    words = iter(command[1:])
-    for word in words:
+    arguments = iter(command[1:])
+    for word in arguments:
         if word in _SHELL_OPTIONS_WITH_WORD:
-            next(words, None)
+            next(arguments, None)
         elif not word.startswith(("-", "+")) or (not word.startswith("--") and "c" in word):
             return False
     return True

@@ -1,9 +1,9 @@
 """Runs commands on one tmux server with a deadline: read a pane, paste text, press keys.
 
 Text reaches a pane through a buffer that is read from a private file, never through a command line, which
-every user of the host can read. A server that does not answer raises TmuxFailed and is never taken for an
-empty answer; only `is_visible`, which says whether a person views a pane, returns False. Private files are
-created new or not at all.
+every user of the host can read. A server that does not answer raises TmuxFailed, which differs from an empty
+answer; only `is_visible`, which says whether a person views a pane, returns False. Private files are created new
+or not at all.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from wakeful.linux.run_command import run_command
 
 
 class TmuxFailed(WorldError):
-    """tmux did not do as it was told: {reason}."""
+    """tmux failed: {reason}."""
 
     code = "tmux-failed"
     retryable = True
@@ -40,7 +40,7 @@ def write_private(folder: str, name: str, content: bytes, mode: int = 0o600) -> 
 
 
 def discard(path: str) -> None:
-    """Remove a file that may be gone already. A folder of this name stays."""
+    """Remove a file if it exists. A folder of this name stays."""
     with suppress(OSError):
         Path(path).unlink()
 
@@ -64,10 +64,10 @@ class TmuxServer:
         self._deadline_seconds = deadline_seconds
         self._program = ("tmux", "-u", "-S", socket, *(("-f", config) if config is not None else ()))
 
-    async def run(self, *words: str) -> bytes:
+    async def run(self, *arguments: str) -> bytes:
         """Run one command, or several with `;` between them; returns the output. Raises TmuxFailed."""
         try:
-            answer = await run_command((*self._program, *words), self._deadline_seconds)
+            answer = await run_command((*self._program, *arguments), self._deadline_seconds)
         except OSError as problem:
             raise TmuxFailed(reason=f"it cannot be run: {problem.strerror}") from problem
         if answer.exit_code is None:
@@ -124,10 +124,10 @@ VISIBLE_SECONDS_MAX: Final = 2.0
 _PANE_OF_CLIENT: Final = "#{pane_id}"
 
 
-async def is_visible(socket: str, target: str, deadline_seconds: float = VISIBLE_SECONDS_MAX) -> bool:
+async def is_visible(socket: str, target: str) -> bool:
     """Whether it is the active pane of an attached client; False if the server does not answer."""
     try:
-        listed = await TmuxServer(socket, deadline_seconds).run("list-clients", "-F", _PANE_OF_CLIENT)
+        listed = await TmuxServer(socket, VISIBLE_SECONDS_MAX).run("list-clients", "-F", _PANE_OF_CLIENT)
     except TmuxFailed:
         return False
     return target.encode() in listed.split()

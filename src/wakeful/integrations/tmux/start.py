@@ -70,9 +70,9 @@ async def unset_leaked_variables(server: TmuxServer) -> None:
     shown = (await server.run("show-environment", "-g")).decode(errors="replace")
     variables = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
     names = leaked_names(variables, os.environ)
-    words = [word for name in names for word in (";", "set-environment", "-g", "-u", name)]
-    if words:
-        await server.run(*words[1:])
+    arguments = [word for name in names for word in (";", "set-environment", "-g", "-u", name)]
+    if arguments:
+        await server.run(*arguments[1:])
 
 
 def write_script(folder: str, cwd: str, argv: Sequence[str], environ: Mapping[str, str]) -> str:
@@ -82,7 +82,7 @@ def write_script(folder: str, cwd: str, argv: Sequence[str], environ: Mapping[st
 
 
 def script_text(cwd: str, argv: Sequence[str], environ: Mapping[str, str]) -> str:
-    """The script, without variables whose names no shell can set."""
+    """The script, without variables that a shell cannot set."""
     exports = [
         f"export {name}={shlex.quote(value)}\n"
         for name, value in given_environ(environ).items()
@@ -96,7 +96,7 @@ MARK_EPOCH: Final = "@wakeful_epoch"
 MARK_INTENT: Final = "@wakeful_intent"
 # Until a person attaches: wide enough for the clients' screens, tall enough for a question with a long command.
 SIZE: Final = ("-x", "160", "-y", "50")
-# A program that cannot run ends within this time; one that lives longer shows its own errors.
+# A program that cannot run ends within this time.
 STABLE_SECONDS: Final = 0.5
 # Claude Code shows its input line 0.7 to 2 s after its start; a busy machine may need many times that.
 READY_SECONDS_MAX: Final = 60.0
@@ -109,15 +109,15 @@ _NO_CONVERSATION: Final = "No conversation found"
 
 
 class BadTmuxName(OperatorError):
-    """{shown!r} cannot be the name of a tmux session: letters, digits, _ and - only, 64 characters at most."""
+    """Invalid tmux session name {shown!r}: use letters, digits, _ and -, at most 64 characters."""
 
     code = "bad-tmux-name"
 
 
 class StartedProgram(Struct, frozen=True):
-    """A program whose script tmux has got, but which was not seen yet."""
+    """A start of which tmux has the script; the program itself was not seen yet."""
 
-    order: StartRequest
+    request: StartRequest
     hosting: ManagedSession
     script: str
 
@@ -129,7 +129,7 @@ class TmuxStarter:
         self._clock = clock
 
     async def begin(self, request: StartRequest) -> StartedProgram:
-        """Give the command to tmux. Raises as Driver.start, and BadTmuxName and TmuxFailed: then nothing was started."""
+        """Give the command to tmux. Raises as Driver.start, and BadTmuxName and TmuxFailed, before a program runs."""
         name = _name_of(request)
         command = start_argv(request)
         program = find_program(command[0], cwd=request.cwd, path=request.environ.get("PATH", os.defpath))
@@ -174,7 +174,7 @@ class TmuxStarter:
             return screen
         output = await self._server.last_output(target)
         await self._server.run("kill-session", "-t", target)
-        request = started.order
+        request = started.request
         if _NO_CONVERSATION in output:
             raise ConversationUnknown(conversation=request.conversation_id, folder=request.cwd)
         reason = safe_screen_text(output) or "no word of it was seen"
@@ -241,13 +241,13 @@ def _options(name: str, request: StartRequest) -> Sequence[str]:
     session_id = request.session_id or name
     marks = {MARK_SESSION: session_id, MARK_EPOCH: str(request.epoch), MARK_INTENT: request.intent_id}
     # The server stays when the last program ends: then its loss always means a crash.
-    words = ["set-option", "-s", "exit-empty", "off"]
-    words += [";", "set-option", "-w", "-t", f"={name}:", "remain-on-exit", "on"]
+    arguments = ["set-option", "-s", "exit-empty", "off"]
+    arguments += [";", "set-option", "-w", "-t", f"={name}:", "remain-on-exit", "on"]
     # A person's tmux.conf may end sessions without an attached client.
-    words += [";", "set-option", "-t", f"={name}:", "destroy-unattached", "off"]
+    arguments += [";", "set-option", "-t", f"={name}:", "destroy-unattached", "off"]
     for mark, value in marks.items():
-        words += [";", "set-option", "-t", f"={name}:", mark, value]
-    return words
+        arguments += [";", "set-option", "-t", f"={name}:", mark, value]
+    return arguments
 
 
 def _name_of(request: StartRequest) -> str:
@@ -278,7 +278,7 @@ async def resume(
     """Type the command into the controller's shell; `hosting` is set once a new agent runs below it."""
     if (reason := _no_shell_reason(controller.process, request.cwd)) is not None:
         return declined(reason)
-    # By `env`, which works in every shell: the marks are only for the agent, not for the shell.
+    # `env` works in every shell, and sets the marks only for the agent, not for the shell.
     marks = [f"{name}={value}" for name, value in marks_of(request, managed.session_id).items()]
     # Wakeful's settings and copies of its secrets that the shell would pass on. Variables that a person exported after
     # the shell's start cannot be read there: the adopted agent had them, or the daemon has them.
@@ -293,22 +293,21 @@ async def resume(
     controller.record_stage(TypingStage.ENTER)
     await controller.press("Enter")
 
-    async def started() -> Process | None:
+    async def find_agent() -> Process | None:
         return _agent_below(controller.process, request)
 
-    agent = await poll_until(started, READY_SECONDS_MAX)
+    agent = await poll_until(find_agent, READY_SECONDS_MAX)
     # A shell that runs a command shows no input line to check.
     controller.record_stage(TypingStage.TAKEN)
     if agent is None:
         output = safe_screen_text(last_output((await controller.capture()).rows))
         return unverified("the command was given, but no agent was seen", untrusted=output)
-    words = f"process {agent.pid} continues the conversation in its pane"
     resumed = replace(managed, process=agent, argv=request.argv, epoch=request.epoch)
-    return confirmed(words, resumed)
+    return confirmed(f"process {agent.pid} continues the conversation in its pane", resumed)
 
 
 def _no_shell_reason(shell: Process, cwd: str) -> str | None:
-    """Why nothing may be typed into the pane."""
+    """Why no command may be typed into the pane; None if one may."""
     if not is_interactive_shell(proc.command(shell.pid)):
         return "there is no shell in its pane"
     if proc.children(shell):
@@ -321,23 +320,23 @@ def _no_shell_reason(shell: Process, cwd: str) -> str | None:
 async def _redraw(controller: PaneController) -> None:
     """Let the shell redraw its prompt: a killed program leaves its screen, even in the prompt's row.
 
-    A draft is redrawn with it and then seen. Only a line editor knows this key, and it takes no lines.
+    A draft is redrawn with it and then visible. Only a line editor, which reads single keys, gets this key.
     """
 
-    async def prompted() -> Screen | None:
+    async def find_prompt() -> Screen | None:
         screen = await controller.capture()
         return screen if _SHELL.shows_prompt(screen) else None
 
-    async def redrawn() -> bool | None:
+    async def is_redrawn() -> bool | None:
         return None if (await controller.capture()).behind_cursor.strip() else True
 
-    screen = await poll_until(prompted, PROMPT_SECONDS_MAX)
+    screen = await poll_until(find_prompt, PROMPT_SECONDS_MAX)
     if screen is None or not screen.behind_cursor.strip() or controller.closed_reason(screen) is not None:
         return
     state = terminal_state(screen.tty)
     if state is not None and not state.canonical:
         await controller.press("C-l")
-        await poll_until(redrawn, PROMPT_SECONDS_MAX)
+        await poll_until(is_redrawn, PROMPT_SECONDS_MAX)
 
 
 def _agent_below(shell: Process, request: StartRequest) -> Process | None:

@@ -36,7 +36,7 @@ class _Program(Struct, frozen=True):
     dialog_on: Callable[[Screen], StartDialog | None]
     identity_of: Callable[[str, str], SessionIdentity]
     source: str
-    # The id of a conversation follows these words.
+    # The arguments that the id of a conversation follows.
     naming: tuple[str, ...]
     # The client itself reports the end of its start.
     reports_status: bool
@@ -112,11 +112,11 @@ class PaneClient(Struct, frozen=True):
     def identity(self, host: str) -> SessionIdentity:
         """The session of the conversation that its command names; else a session for the conversation to come."""
         program = _PROGRAMS[self.program]
-        words = without_interpreter(proc.command(self.process.pid))
-        for word, following in zip(words, (*words[1:], ""), strict=True):
+        argv = without_interpreter(proc.command(self.process.pid))
+        for word, following in zip(argv, (*argv[1:], ""), strict=True):
             name, _, value = word.partition("=")
             conversation = value or following
-            if name not in program.naming or not is_uuid(conversation) or "--fork-session" in words:
+            if name not in program.naming or not is_uuid(conversation) or "--fork-session" in argv:
                 continue
             if name == "--session-id" or program.has_conversation(self, conversation):
                 return program.identity_of(conversation, host)
@@ -140,12 +140,12 @@ def client_in(pane_pid: int) -> PaneClient | None:
 
 def client_started_by(command: Sequence[str]) -> str | None:
     """The client that this command starts, if it holds a conversation in its terminal."""
-    words = without_interpreter(command)
-    known = _PROGRAMS.get(name := program_of(words))
-    before_prompt = words[1 : words.index("--")] if "--" in words[1:] else words[1:]
+    argv = without_interpreter(command)
+    known = _PROGRAMS.get(name := program_of(argv))
+    before_prompt = argv[1 : argv.index("--")] if "--" in argv[1:] else argv[1:]
     if known is None or known.no_session.intersection(before_prompt):
         return None
-    return None if first_word(words[1:], known.options) in known.others else name
+    return None if first_word(argv[1:], known.options) in known.others else name
 
 
 def dialog_of(command: Sequence[str], screen: Screen) -> StartDialog | None:

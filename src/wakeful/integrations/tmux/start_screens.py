@@ -1,6 +1,6 @@
-"""Recognizes the dialogs that Claude Code and Codex show before they take a prompt, by the dialogs' own words. Pure.
+"""Recognizes the dialogs that Claude Code and Codex show before they take a prompt, by phrases of the dialogs. Pure.
 
-A dialog needs both its words and a sign that it waits for a key; a screen with only one of them is unknown. The
+A dialog needs both a phrase and a sign that it waits for a key; a screen with only one of them is unknown. The
 phrases are those of Claude Code 2.1.197 and Codex 0.166.0.
 """
 
@@ -52,7 +52,7 @@ _CODEX_INPUT: Final = CodexInput()
 
 
 class StartDialog(Struct, frozen=True):
-    """A dialog on a screen, and its text from the first known words on."""
+    """A dialog on a screen, and its text from the first known phrase on."""
 
     kind: DialogKind
     words: str
@@ -93,7 +93,7 @@ def _known_dialog(screen: Screen, phrases: _Phrases, awaits_key: re.Pattern[str]
 def _begin(rows: list[str], phrase: str) -> int:
     """The row in which this phrase begins; -1 if it is not there.
 
-    A narrow pane breaks lines anywhere, so words are compared without their spaces.
+    A narrow pane breaks lines anywhere, so text is compared without its spaces.
     """
     found = "".join(map(squeeze, rows)).rfind(squeeze(phrase))
     if found < 0:

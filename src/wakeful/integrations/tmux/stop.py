@@ -38,7 +38,7 @@ async def terminate_program(process: Process, is_meant: IsMeant) -> TerminationR
 
 
 def program_in_pane(managed: ManagedSession, own_socket: str) -> IsMeant:
-    """A check for the session's agent, or for a program in Wakeful's own pane for it: a program may hide its mark."""
+    """A check for the session's agent, or for a program in Wakeful's own pane for it: a program may unset its mark."""
     is_agent = agent_of(managed.session_id, managed.conversation_id)
     pane = managed.pane
 
@@ -56,7 +56,7 @@ def program_in_pane(managed: ManagedSession, own_socket: str) -> IsMeant:
 
 
 async def close_session(managed: ManagedSession, deadline_seconds: float) -> str | None:
-    """Kill the tmux session if it has Wakeful's mark; None if it is gone, else why that is not known."""
+    """Kill the tmux session if it has Wakeful's mark; returns the problem if tmux failed."""
     pane = managed.pane
     if pane is None or managed.adopted:
         return None
@@ -85,7 +85,7 @@ async def sweep_tools(managed: ManagedSession) -> SweepResult:
     return await terminate_marked(SESSION_VARIABLE, managed.session_id, epoch_max=managed.epoch)
 
 
-def stop_result(result: TerminationResult, swept: SweepResult, left: str | None) -> ActionResult:
+def stop_result(result: TerminationResult, swept: SweepResult, close_problem: str | None) -> ActionResult:
     pid = result.process.pid
     if result.sight is ProcessState.ALIVE:
         return ineffective(f"process {pid} still runs")
@@ -94,9 +94,9 @@ def stop_result(result: TerminationResult, swept: SweepResult, left: str | None)
     how = (
         f"ended by {result.signal.name} after {result.seconds:.1f} s" if result.signal else "was gone already"
     )
-    words = f"process {pid} {how}; tools swept: {len(swept.endings)}"
+    ending = f"process {pid} {how}; tools swept: {len(swept.endings)}"
     if swept.survivors:
-        return ineffective(f"{words}; process {swept.survivors[0].pid} of it still runs")
-    if left is not None:
-        return unverified(f"{words}; its tmux session: {left}")
-    return confirmed(words)
+        return ineffective(f"{ending}; process {swept.survivors[0].pid} of it still runs")
+    if close_problem is not None:
+        return unverified(f"{ending}; its tmux session: {close_problem}")
+    return confirmed(ending)

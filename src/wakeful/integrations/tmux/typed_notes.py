@@ -1,4 +1,4 @@
-"""Records on disk which text is being typed into which pane, until the result is stored elsewhere.
+"""Records each text on disk while it is typed into a pane, until its result is stored.
 
 A daemon that is killed in between leaves its text in an input line, where it looks like a person's draft; the
 note identifies it. The note holds the text itself, readable by its owner alone, because a digest cannot
@@ -24,13 +24,13 @@ _PREFIX: Final = "typing-"
 _UNFINISHED: Final = ".new"
 # A prompt may have a MiB, and JSON writes a character in up to six bytes.
 NOTE_BYTES_MAX: Final = 8 * 1024 * 1024
-# More panes than Wakeful ever types into at once. Any program of this user can write more files.
+# Wakeful types into fewer panes at once. Any program of this user can write more files.
 NOTES_MAX: Final = 64
 NOTES_BYTES_MAX: Final = 4 * NOTE_BYTES_MAX
 
 
 class TypingStage(StrEnum):
-    """How far the typing came, at least."""
+    """The stage that the typing has reached, at least."""
 
     BEGUN = "begun"
     # The terminal has the whole text.
@@ -86,9 +86,9 @@ class TypedNotes:
         discard(self._path(pane))
 
     def all(self) -> list[TypedNote]:
-        """The notes of earlier daemons, the newest NOTES_MAX of them. Other files with these names are removed.
+        """The newest NOTES_MAX notes of earlier daemons. Removes all other files with these names.
 
-        So are unfinished notes, because typing followed the older note of the same text.
+        Unfinished notes are removed, too, because typing began with the older note of the same text.
         """
         found: list[TypedNote] = []
         read_bytes = 0

@@ -71,7 +71,7 @@ QUERIES: Final = load_queries(_HERE / "queries.sql")
 
 # "WAKE". SQLite keeps it in the file's header, where `file` and Wakeful read it.
 APPLICATION_ID: Final = 0x57414B45
-# SQLite's smallest page. SQLite takes a shorter file for a new database and would write to it.
+# SQLite's smallest page. SQLite treats a shorter file as a new database and would write to it.
 DATABASE_BYTES_MIN: Final = 512
 # Checking 1 MiB takes about 1 ms. A larger file would delay the start; damage is then found when it is read.
 CHECKED_BYTES_MAX: Final = 64 << 20
@@ -103,10 +103,10 @@ def open_database(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> C
         raise translate(error, path) from error
 
 
-def inspect_database(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> int:
+def inspect_database(path: Path) -> int:
     """The schema version of the store at `path`; raises what `open_database` would. Writes nothing."""
     try:
-        return _inspect(path, migrations[-1].version)
+        return _inspect(path, MIGRATIONS[-1].version)
     except (sqlite3.Error, OSError) as error:
         raise translate(error, path) from error
 
@@ -119,7 +119,7 @@ def _exists(path: Path) -> bool:
     if path.exists():
         raise StoreForeign(path=str(path))
     if orphaned:
-        # A new database would take the old log for its own and be damaged by it.
+        # SQLite would apply the old log to a new database and damage it.
         raise StoreCorrupt(path=str(path), why=f"it is missing while {path.name}-wal is still there")
     return False
 
@@ -199,14 +199,13 @@ def _connect_both(path: Path, migrations: Sequence[Migration], *, outdated: bool
             writer.execute("VACUUM")
             _migrate(writer, path, migrations)
             writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        # Backups are for going back to the previous version; they may contain data that the store has
-        # deleted.
+        # Backups serve a return to the previous version; they may contain data that the store has deleted.
         oldest = SystemClock().now().wall - BACKUP_SECONDS_MAX
         for backup in path.parent.glob(f"{path.name}.before-v*"):
             with suppress(FileNotFoundError):
                 if backup.stat().st_mtime < oldest:
                     backup.unlink()
-        # The database and its log exist now; SQLite would not report it if their names were not durable.
+        # The database and its log exist now; SQLite does not sync their names.
         _sync_folder(path)
         return Connections(writer, _connect(path, "mode=ro"))
     except BaseException:
@@ -253,10 +252,10 @@ def _create(path: Path, migrations: Sequence[Migration]) -> None:
 
 
 def _new_database(migrations: Sequence[Migration]) -> bytes:
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
-        fresh.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        _apply(fresh, migrations)
-        image = bytearray(fresh.serialize())
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as memory:
+        memory.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        _apply(memory, migrations)
+        image = bytearray(memory.serialize())
     # With a write-ahead log from the start (file format, bytes 18 and 19): switching later needs a lock and a journal.
     image[18:20] = b"\x02\x02"
     return bytes(image)

@@ -12,25 +12,25 @@ from wakeful.core.errors import OperatorError, WakefulError, WorldError
 
 
 class StoreCorrupt(WorldError):
-    """{path} is damaged ({why}) and was left as it is. Move it away, or restore a backup, then start again."""
+    """{path} is damaged ({why}) and was not changed. Move it away or restore a backup, then start again."""
 
     code = "store-corrupt"
 
 
 class StoreForeign(OperatorError):
-    """{path} is not a store of Wakeful and was left as it is. Point WAKEFUL_HOME at another folder."""
+    """{path} is not a Wakeful store and was not changed. Set WAKEFUL_HOME to another folder."""
 
     code = "store-foreign"
 
 
 class StoreNewer(OperatorError):
-    """{path} was written by a newer Wakeful (schema {found}, this one knows {known}). Update Wakeful."""
+    """{path} was written by a newer Wakeful (schema {found}; this version knows {known}). Update Wakeful."""
 
     code = "store-newer"
 
 
 class StoreOutdated(OperatorError):
-    """{path} was written by an older Wakeful. `wakeful up` brings it up to date, and keeps a copy."""
+    """{path} was written by an older Wakeful. Run `wakeful up` to upgrade it; a copy is kept."""
 
     code = "store-outdated"
 
@@ -51,7 +51,7 @@ class StoreFull(WorldError):
 
 
 class StoreUnwritable(WorldError):
-    """{path} cannot be used ({why}). Nothing was confirmed; look at the disk and at the file's permissions."""
+    """{path} cannot be used ({why}). Nothing was stored. Check the disk and the file's permissions."""
 
     code = "store-unwritable"
     retryable = True
@@ -70,7 +70,7 @@ _UNUSABLE: Final = frozenset(
 
 
 def translate(error: BaseException, path: Path) -> BaseException:
-    """The store error for `error`; `error` itself when the cause is not outside."""
+    """The store error for `error`; `error` itself if its cause is in Wakeful."""
     if isinstance(error, sqlite3.Error):
         return _of_sqlite(error, str(path)) or error
     if isinstance(error, OSError):

@@ -63,7 +63,7 @@ PRUNED_PER_COMMIT_MAX: Final = 2000
 
 
 def _system_wall() -> float:
-    """The clock for leases, which every process with this file shares."""
+    """The clock for leases, which all processes with this file share."""
     return SystemClock().now().wall
 
 
@@ -230,9 +230,9 @@ class SqliteStore:
         await self._commit(partial(_write, "host", [_managed_session_row(managed)]), durable=True)
 
     async def reclaim_managed_session(
-        self, managed: ManagedSession, owner: str, *, ttl_seconds: float = LEASE_SECONDS
+        self, managed: ManagedSession, owner: str
     ) -> ManagedSession | LeaseConflict:
-        claim = runs.LeaseRequest(owner, ttl_seconds, None)
+        claim = runs.LeaseRequest(owner, LEASE_SECONDS, None)
         return await self._commit(partial(_reclaim_managed_session, managed, claim, self._now), durable=True)
 
     async def drop_managed_session(self, session_id: SessionId) -> bool:
@@ -274,7 +274,7 @@ class SqliteStore:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        # The writer last: the last connection to close folds the log into the file, and a reader cannot.
+        # The writer last: the last connection that closes merges the log into the file, which a reader cannot.
         await asyncio.get_running_loop().run_in_executor(self._reading, self._reader.close)
         self._reading.shutdown(wait=False)
         await self._writer.close()
@@ -338,11 +338,11 @@ def _reclaim_managed_session(
     taken = runs.claim_lease(key, claim, now, connection)
     if isinstance(taken, LeaseConflict):
         return taken
-    following = msgspec.structs.replace(
+    reclaimed = msgspec.structs.replace(
         managed, epoch=taken.epoch, process=None, stopped=False, by_gateway=False, heir=None, closed=False
     )
-    _write("host", [_managed_session_row(following)], connection)
-    return following
+    _write("host", [_managed_session_row(reclaimed)], connection)
+    return reclaimed
 
 
 def _prune(before: float, connection: sqlite3.Connection) -> int:

@@ -91,15 +91,15 @@ def claim_next_run(
     row = connection.execute(QUERIES["next_work"], (at, project)).fetchone()
     if row is None:
         return None
-    found = work_of(*row)
-    lease = _claim(found.lease_key, claim, at, connection)
+    pending = work_of(*row)
+    lease = _claim(pending.lease_key, claim, at, connection)
     assert isinstance(lease, Lease), "the query found this lease free, behind the same lock"
-    number = found.attempts + 1
-    started = _execute("start_work", (number, found.id), connection)
-    assert started == 1, "the query found this work pending, behind the same lock"
-    attempt = (found.id, number, lease.epoch, claim.owner, at, str(lease.key))
+    number = pending.attempts + 1
+    changed_rows = _execute("start_work", (number, pending.id), connection)
+    assert changed_rows == 1, "the query found this work pending, behind the same lock"
+    attempt = (pending.id, number, lease.epoch, claim.owner, at, str(lease.key))
     _execute("start_attempt", attempt, connection)
-    work = msgspec.structs.replace(found, state=WorkState.RUNNING, attempts=number)
+    work = msgspec.structs.replace(pending, state=WorkState.RUNNING, attempts=number)
     return Run(work, number, lease.epoch, claim.owner, lease.expires_at)
 
 

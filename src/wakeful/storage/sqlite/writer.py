@@ -35,7 +35,7 @@ class _Job:
 
 
 class Writer:
-    """Owns the writing connection. Belongs to the event loop that made it."""
+    """Owns the writing connection. Belongs to the event loop in which it was created."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
@@ -76,9 +76,9 @@ class Writer:
         running.add_done_callback(partial(self._answer, batch))
 
     def _answer(self, batch: Sequence[_Job], running: "asyncio.Future[None]") -> None:
-        broken = running.exception()
+        batch_error = running.exception()
         for job in batch:
-            failure = job.failure if broken is None else self._failure(broken)
+            failure = job.failure if batch_error is None else self._failure(batch_error)
             if job.answer.done():
                 continue
             if failure is None:
@@ -102,7 +102,7 @@ class Writer:
         """Commit a batch together or, if one operation fails, each alone: only that one fails."""
         try:
             self._commit_together(batch)
-        except Exception as error:  # noqa: BLE001  delivered to the callers, each its own
+        except Exception as error:  # noqa: BLE001 - each caller gets the error of its own operation
             if self._connection.in_transaction:
                 self._connection.rollback()
             divisible = len(batch) > 1 and not isinstance(self._failure(error), _BATCH_ERRORS)
@@ -126,7 +126,7 @@ class Writer:
         self._connection.execute("COMMIT")
 
     def _failure(self, error: BaseException) -> BaseException:
-        """A new error for each caller: raising one exception in two tasks would mix their tracebacks."""
+        """A new error for each caller: one exception in two tasks would mix their tracebacks."""
         failure = translate(error, self._path)
         if failure is not error:
             failure.__cause__ = error

@@ -1,0 +1,119 @@
+"""Finds the session that a person means: by name, agent, tmux session, id, project, or a part of one.
+
+Several sessions that fit are a numbered choice on a terminal and an error with the list elsewhere. A session
+that only a part of the text found is acted on only after a person said yes.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+from urllib.parse import urlencode
+
+from wakeful.cli.format.sessions import match_lines
+from wakeful.cli.output import is_terminal, print_line, print_note, read_choice
+from wakeful.client.client import decode_body, own_daemon
+from wakeful.client.errors import DaemonAway, DaemonRefused, RequestRefused
+from wakeful.core.errors import AmbiguousSession, BadSessionId, OperatorError, SessionNotFound, WakefulError
+from wakeful.core.ids import SESSION_ID_CHARS_MAX, SessionId, parse_session_id
+from wakeful.judging.session_record import SessionRecord
+from wakeful.views.records import SessionMatchList
+
+# The rule of the daemon that may find a session that was not meant.
+_BY_PART: Final = "part"
+
+
+class SeveralMatches(OperatorError):
+    """{shown!r} matches {count} sessions. Name one of them:\n{candidates}"""
+
+    code = "ambiguous-session"
+
+
+class PartOfName(OperatorError):
+    """{shown!r} is only part of a name. Give the whole name:\n{candidates}"""
+
+    code = "part-of-a-name"
+
+
+class NothingChosen(OperatorError):
+    """No session chosen. Nothing was done."""
+
+    code = "nothing-chosen"
+    exit_code = 1
+
+
+def with_session(text: str, command: Callable[[SessionId], int], *, acting: bool) -> int:
+    """Run `command` with the session that `text` names; its exit code.
+
+    The daemon takes ids, their beginnings and names itself, so only other texts cost a further request.
+    """
+    try:
+        return command(parse_session_id(text))
+    except (BadSessionId, SessionNotFound, AmbiguousSession, RequestRefused) as error:
+        if not _is_unknown(error):
+            raise
+        found = _look_up(text, acting=acting)
+        if found is None:
+            raise
+    return command(found)
+
+
+def find_session(text: str, *, acting: bool) -> SessionId:
+    """The id of the session that `text` names. `acting`: a part of a name needs a person's yes.
+
+    Raises SessionNotFound, SeveralMatches, PartOfName, NothingChosen, BadSessionId.
+    """
+    found = _look_up(text, acting=acting)
+    if found is None:
+        raise SessionNotFound(shown=parse_session_id(text))
+    return found
+
+
+def _is_unknown(error: WakefulError) -> bool:
+    """Whether the daemon, or this process without one, knows no single session of this id or name."""
+    reason = error.reason if isinstance(error, RequestRefused) else error.code
+    return reason in {BadSessionId.code, SessionNotFound.code, AmbiguousSession.code}
+
+
+def _look_up(text: str, *, acting: bool) -> SessionId | None:
+    """None without a daemon that finds names, and for a text that names nothing."""
+    if not text.isprintable() or not text.strip() or len(text) > SESSION_ID_CHARS_MAX:
+        return None
+    try:
+        answer = own_daemon().get("/api/find?" + urlencode({"name": text}))
+    except (DaemonAway, DaemonRefused):
+        # None runs, or an older one.
+        return None
+    found = decode_body(answer.body, SessionMatchList)
+    if not found.sessions:
+        return None
+    if len(found.sessions) > 1:
+        return _choose(text, found)
+    only = found.sessions[0]
+    if acting and found.match == _BY_PART:
+        _confirm(text, only)
+    return only.id
+
+
+def _choose(text: str, found: SessionMatchList) -> SessionId:
+    lines = match_lines(found.sessions)
+    if not is_terminal():
+        raise SeveralMatches(shown=text, count=found.total, candidates="\n".join(lines))
+    for number, line in enumerate(lines, start=1):
+        print_line(f"{number:>3}  {line}")
+    if found.total > len(lines):
+        print_note(f"{found.total - len(lines)} more match: give more of the name")
+    return _chosen(found.sessions)
+
+
+def _chosen(sessions: Sequence[SessionRecord]) -> SessionId:
+    typed = read_choice(f"Which one? 1-{len(sessions)}: ")
+    if typed.isdecimal() and 1 <= int(typed) <= len(sessions):
+        return sessions[int(typed) - 1].id
+    raise NothingChosen
+
+
+def _confirm(text: str, only: SessionRecord) -> None:
+    (line,) = match_lines([only])
+    if not is_terminal():
+        raise PartOfName(shown=text, candidates=line)
+    if read_choice(f"{line}\nThis one? [y/N] ") not in ("y", "yes"):
+        raise NothingChosen

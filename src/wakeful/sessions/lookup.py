@@ -1,0 +1,110 @@
+"""Finds sessions by what people call them. Pure.
+
+The first rule that fits decides: the whole id, the name of a run or agent, the tmux session, the start of the
+conversation id, the project, then any part of these. Several sessions that fit are all returned.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from wakeful.core.ids import SessionId
+
+# Fewer characters of an id fit by chance.
+PREFIX_CHARS_MIN: Final = 4
+_PROVIDER_PREFIXES: Final = ("claude-", "codex-")
+
+
+class MatchKind(StrEnum):
+    """Which rule found a session. Only `PART` may find one that was not meant."""
+
+    ID = "id"
+    NAME = "name"
+    TMUX = "tmux"
+    PREFIX = "prefix"
+    PROJECT = "project"
+    PART = "part"
+    NONE = "none"
+
+
+class SessionNames(NamedTuple):
+    """What one session is called."""
+
+    id: SessionId
+    name: str | None
+    agent: str | None
+    tmux: str | None
+    project: str
+    alive: bool
+
+
+class SessionMatches(NamedTuple):
+    """The sessions that fit a text, living ones first."""
+
+    match: MatchKind
+    ids: tuple[SessionId, ...]
+
+
+def match_sessions(text: str, sessions: Sequence[SessionNames]) -> SessionMatches:
+    """The sessions that `text` stands for."""
+    for kind, fits_text in _RULES:
+        fits = [each for each in sessions if fits_text(each, text)]
+        if fits:
+            chosen = sorted(_only_living(kind, fits), key=lambda each: (not each.alive, each.id))
+            return SessionMatches(kind, tuple(each.id for each in chosen))
+    return SessionMatches(MatchKind.NONE, ())
+
+
+def _only_living(kind: MatchKind, fits: list[SessionNames]) -> list[SessionNames]:
+    """A name, project or part of one means the session that lives, where one does."""
+    if kind in {MatchKind.ID, MatchKind.PREFIX}:
+        return fits
+    return [each for each in fits if each.alive] or fits
+
+
+def _is_id(each: SessionNames, text: str) -> bool:
+    return each.id == text or each.id.removeprefix(_provider_prefix(each.id)) == text
+
+
+def _is_name(each: SessionNames, text: str) -> bool:
+    return text in (each.name, each.agent)
+
+
+def _is_tmux(each: SessionNames, text: str) -> bool:
+    return each.tmux == text
+
+
+def _starts_id(each: SessionNames, text: str) -> bool:
+    return len(text) >= PREFIX_CHARS_MIN and _starts_short_id(each, text)
+
+
+def _is_project(each: SessionNames, text: str) -> bool:
+    return each.project == text
+
+
+def _starts_short_id(each: SessionNames, text: str) -> bool:
+    return each.id.startswith(text) or each.id.removeprefix(_provider_prefix(each.id)).startswith(text)
+
+
+def _has_part(each: SessionNames, text: str) -> bool:
+    folded = text.casefold()
+    return any(folded in known.casefold() for known in _known_names(each))
+
+
+def _known_names(each: SessionNames) -> Iterable[str]:
+    return (known for known in (each.name, each.agent, each.tmux, each.project, each.id) if known)
+
+
+def _provider_prefix(session_id: str) -> str:
+    return next((each for each in _PROVIDER_PREFIXES if session_id.startswith(each)), "")
+
+
+_RULES: Final[tuple[tuple[MatchKind, Callable[[SessionNames, str], bool]], ...]] = (
+    (MatchKind.ID, _is_id),
+    (MatchKind.NAME, _is_name),
+    (MatchKind.TMUX, _is_tmux),
+    (MatchKind.PREFIX, _starts_id),
+    (MatchKind.PROJECT, _is_project),
+    (MatchKind.PREFIX, _starts_short_id),
+    (MatchKind.PART, _has_part),
+)

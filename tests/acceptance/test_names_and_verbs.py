@@ -1,0 +1,101 @@
+"""Claims about how people address sessions: by name, project, tmux session, id, or a part of one of these."""
+
+import pytest
+
+from support.cli_user import DONE, Operator
+from support.daemon_process import RunningDaemon
+from support.real_clients import wait_for
+from wakeful.testing.scripted_model import script
+
+
+def test_a_session_is_found_by_what_it_is_called(operator: Operator) -> None:
+    """By its name, its project, its conversation, a part of its name; a part alone is not acted on in a pipe."""
+    session_id = operator.start("--headless", "--name", "docs2", "--prompt", script(DONE), "--", "claude")
+    operator.wait_until(session_id, "end of its turn", state="idle")
+    project = operator.record(session_id)["project"]  # type: ignore[index]
+    conversation = session_id.removeprefix("claude-")
+    for name in ("docs2", project, session_id, conversation, conversation[:6], session_id[:12], "DOCS"):
+        why = operator.type("why", name)
+        assert (why.exit_code, "ready for a prompt" in why.out) == (0, True), (name, why.err)
+    refused = operator.type("stop", "doc")
+    assert (refused.exit_code, "only part of a name" in refused.err, "docs2" in refused.err) == (
+        2,
+        True,
+        True,
+    )
+    assert operator.type("send", "docs2", script(DONE)).exit_code == 0
+    operator.wait_until(session_id, "end of its turn", state="idle")
+    # The prompt is read once, although the name is looked up after the daemon knew no such id.
+    piped = operator.pipe(script(DONE).encode(), "send", project)
+    assert piped.exit_code == 0, piped.err
+    nothing = operator.type("why", "nowhere")
+    assert (nothing.exit_code, nothing.err.count("\n")) == (2, 1)
+    muted = operator.type("mute", project, "--for", "1h")
+    assert (muted.exit_code, session_id in muted.out) == (0, True), muted.err
+    assert operator.type("unmute", "docs2").exit_code == 0
+    assert operator.type("stop", "docs2").exit_code == 0
+
+
+def test_a_name_that_fits_several_sessions_is_a_question(operator: Operator) -> None:
+    """In a pipe: the candidates and exit 2, and nothing is done."""
+    for name in ("api-a", "api-b"):
+        operator.start("--headless", "--name", name, "--prompt", script(DONE), "--", "claude")
+    answer = operator.type("stop", "api")
+    assert (answer.exit_code, "api-a" in answer.err, "api-b" in answer.err) == (2, True, True)
+    assert all(each["session_alive"] for each in operator.daemon.sessions())
+    said = operator.type("why", "api", "--json")
+    assert said.exit_code == 2
+    assert '"code": "ambiguous-session"' in said.err
+    # A project that both have.
+    both = operator.type("stop", operator.daemon.sessions()[0]["project"])
+    assert (both.exit_code, "api-b" in both.err) == (2, True)
+
+
+def test_resume_brings_back_a_stopped_session(operator: Operator) -> None:
+    """In its conversation, also after a person stopped it; twice it says that nothing is to be done."""
+    session_id = operator.start("--headless", "--name", "docs", "--prompt", script(DONE), "--", "claude")
+    operator.wait_until(session_id, "end of its turn", state="idle")
+    assert operator.type("stop", "docs").exit_code == 0
+    operator.wait_until(session_id, "its end", state="stopped")
+    rehearsal = operator.type("resume", "docs", "--dry-run")
+    assert (rehearsal.exit_code, "dry run: resuming docs" in rehearsal.out) == (0, True)
+    assert operator.record(session_id)["session_alive"] is False  # type: ignore[index]
+    resumed = operator.type("resume", "docs")
+    assert (resumed.exit_code, "resuming docs in its conversation" in resumed.err) == (0, True), resumed.out
+    operator.wait_until(session_id, "life", session_alive=True, state="idle")
+    again = operator.type("resume", "docs")
+    assert (again.exit_code, "docs cannot be resumed" in again.err) == (1, True)
+
+
+def test_wakeful_alone_lists_the_sessions_in_a_pipe(operator: Operator) -> None:
+    operator.start("--headless", "--name", "docs", "--prompt", script(DONE), "--", "claude")
+    assert operator.type().out == operator.type("ls").out != ""
+
+
+@pytest.mark.parametrize(("word", "meant"), [("kill", "stop"), ("ps", "ls"), ("restart", "resume")])
+def test_a_word_of_other_tools_names_the_command(daemon: RunningDaemon, word: str, meant: str) -> None:
+    answer = daemon.run(word, "docs")
+    assert (answer.exit_code, f"Did you mean `wakeful {meant}`?" in answer.err) == (2, True)
+
+
+def test_the_earlier_names_of_commands_work(operator: Operator) -> None:
+    """`resume` alone still ends a pause and names the new command; the hidden names are not listed."""
+    assert operator.type("pause").exit_code == 0
+    ended = operator.type("resume")
+    assert (ended.exit_code, "unpause" in ended.err) == (0, True)
+    assert (operator.type("resume").exit_code, operator.type("unpause").exit_code) == (2, 0)
+    assert operator.type("restore", "--dry-run").exit_code == 0
+    assert operator.type("services").exit_code == 0
+    listed = operator.type("--help").out
+    assert "restore" not in listed
+    assert "services" not in listed
+
+
+def test_a_pause_may_have_an_end(operator: Operator) -> None:
+    """It says when it ends, and ends then, without a command; a time that is none is refused."""
+    paused = operator.type("pause", "--for", "2s", "--reason", "lunch")
+    assert (paused.exit_code, " until " in paused.out) == (0, True)
+    assert "PAUSED" in operator.type("status").out
+    wait_for(lambda: "PAUSED" not in operator.type("status").out or None, "end of the pause", 20)
+    assert operator.type("pause", "--for", "soon").exit_code == 2
+    assert "PAUSED" not in operator.type("ls").out

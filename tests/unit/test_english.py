@@ -1,0 +1,143 @@
+"""Help, errors, output and pages have none of the words that make a sentence hard to read."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+import pytest
+
+from wakeful.cli.app import root
+
+ROOT: Final = Path(__file__).parents[2]
+SOURCES: Final = ROOT / "src" / "wakeful"
+BANNED: Final = re.compile(
+    r"\b(whoever|nobody|somebody|anew|all the same|of ours|of yours|(?:is|are) told|is said|to be had|whence)\b",
+    re.IGNORECASE,
+)
+# Text that no person of this project writes, and the table of words that were replaced.
+NOT_PROSE: Final = frozenset({"docs/reference/recovery-tried.md", "docs/glossary.md"})
+# Pages that still have such words. Take a page out when it is rewritten; add none.
+NOT_YET: Final = frozenset(
+    {
+        "docs/accuracy.md",
+        "docs/reference/commands.md",
+        "docs/reference/effects.md",
+        "docs/reference/event-log.md",
+        "docs/reference/gateway.md",
+        "docs/reference/healing.md",
+        "docs/reference/health-writers.md",
+        "docs/reference/http.md",
+        "docs/reference/recovery.md",
+        "docs/reference/session-record.md",
+        "docs/reference/wake.md",
+        "docs/speed.md",
+    }
+)
+
+
+def banned_in(text: str) -> list[str]:
+    """The banned words of a text, each with the words around it; code spans may name them."""
+    prose = " ".join(re.sub(r"`[^`]*`", "``", text).split())
+    return [prose[max(0, found.start() - 40) : found.end() + 20] for found in BANNED.finditer(prose)]
+
+
+def commands(
+    command: click.Command, words: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """A command and all below it, also the hidden ones."""
+    yield words, command
+    if isinstance(command, click.Group):
+        context = click.Context(command, info_name=words[-1])
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from commands(below, (*words, name))
+
+
+COMMANDS: Final = dict(commands(root, ("wakeful",)))
+
+
+def class_definitions() -> Iterator[tuple[str, ast.ClassDef]]:
+    for path in sorted(SOURCES.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                yield f"{path.relative_to(SOURCES)}:{node.name}", node
+
+
+def error_messages() -> dict[str, str]:
+    """The docstrings of WakefulError's subclasses, by name: an error's docstring is its message."""
+    classes = list(class_definitions())
+    errors = {"WakefulError"}
+    while True:
+        found = {
+            node.name
+            for _, node in classes
+            if any(ast.unparse(base).rpartition(".")[2] in errors for base in node.bases)
+        }
+        if found <= errors:
+            break
+        errors |= found
+    return {place: ast.get_docstring(node) or "" for place, node in classes if node.name in errors}
+
+
+def printed_texts(path: Path) -> Iterator[str]:
+    """The string literals of a module with more than one word, without the docstrings of code."""
+    tree = ast.parse(path.read_text())
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value
+        if is_text and id(node) not in docstrings:
+            yield str(node.value)  # type: ignore[attr-defined]
+
+
+def page_names() -> Iterator[str]:
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        name = str(path.relative_to(ROOT))
+        if name not in NOT_PROSE:
+            yield name
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_the_help_of_a_command_is_plain(words: tuple[str, ...]) -> None:
+    """Its text, its options and the summaries of its commands."""
+    context = click.Context(COMMANDS[words], info_name=" ".join(words))
+    assert banned_in(COMMANDS[words].get_help(context)) == []
+
+
+def test_the_messages_of_errors_are_plain() -> None:
+    """Every subclass of WakefulError, wherever it is."""
+    messages = error_messages()
+    assert len(messages) > 200
+    assert {place: found for place, text in messages.items() if (found := banned_in(text))} == {}
+
+
+@pytest.mark.parametrize("folder", ["cli", "config", "reports"])
+def test_what_the_command_line_prints_is_plain(folder: str) -> None:
+    """Also the comments of the configuration file."""
+    files = sorted((SOURCES / folder).rglob("*.py"))
+    assert files
+    found = [(path.name, hit) for path in files for text in printed_texts(path) for hit in banned_in(text)]
+    assert found == []
+
+
+@pytest.mark.parametrize("name", list(page_names()))
+def test_a_page_is_plain(name: str) -> None:
+    """A page that was rewritten stays so, and leaves the list of those that were not."""
+    found = banned_in((ROOT / name).read_text())
+    if name in NOT_YET:
+        assert found, f"{name} is plain now: take it out of NOT_YET"
+    else:
+        assert found == []
+
+
+def test_the_list_of_pages_to_rewrite_names_pages() -> None:
+    assert {name for name in NOT_YET if not (ROOT / name).exists()} == set()
