@@ -215,20 +215,26 @@ def commands() -> str:
         "Exit codes: 0 fine; 1 the answer is no; 2 the operator's mistake; 3 the world's;",
     ]
     lines += ["4 a bug of ours; 5 unknown; 6 (`session wait` only) a person is needed.", ""]
-    for context in _walk(root, None):
+    for context in command_contexts(root):
         lines += [f"## `{context.command_path}`", "", "```", context.command.get_help(context), "```", ""]
     return "\n".join(lines)
 
 
-def _walk(command: click.Command, parent: click.Context | None) -> Iterator[click.Context]:
+def command_contexts(
+    command: click.Command, parent: click.Context | None = None, name: str = "wakeful"
+) -> Iterator[click.Context]:
+    """A command and all below it, also the hidden ones, each under the name a person types.
+
+    Each has the settings of its group: click keeps the help option that a command had in its first context.
+    """
     settings = {"terminal_width": 100, "max_content_width": 100, **command.context_settings}
-    context = click.Context(command, parent, info_name=command.name if parent else "wakeful", **settings)
+    context = click.Context(command, parent, info_name=name, **settings)
     yield context
     if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            inner = command.get_command(context, name)
-            assert inner is not None, f"{name} is listed"
-            yield from _walk(inner, context)
+        for below in command.list_commands(context):
+            inner = command.get_command(context, below)
+            assert inner is not None, f"{below} is listed"
+            yield from command_contexts(inner, context, below)
 
 
 def healing() -> str:

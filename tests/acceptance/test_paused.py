@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 import pytest
+from bench.reference import command_contexts
 
 from support.daemon_process import RunningDaemon
 from wakeful.cli import app
@@ -49,18 +50,6 @@ OTHERS = """
     config/init config/show config/check config/trust config/import
     hooks/install hooks/uninstall autostart/install autostart/remove
 """
-
-
-def leaves(command: click.Command, path: Words = ()) -> Iterator[Words]:
-    """Every command that does something."""
-    if not isinstance(command, click.Group):
-        yield path
-        return
-    context = click.Context(command)
-    for name in command.list_commands(context):
-        found = command.get_command(context, name)
-        assert found is not None, name
-        yield from leaves(found, (*path, name))
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +101,12 @@ def test_every_command_is_a_list_or_is_none() -> None:
     lists = {tuple(word for word in each if not word.startswith("-")) for each in LISTS}
     others = {tuple(each.split("/")) for each in OTHERS.split()}
     assert not lists & others
-    assert set(leaves(app.root)) == lists | others
+    leaves = {
+        tuple(context.command_path.split()[1:])
+        for context in command_contexts(app.root)
+        if not isinstance(context.command, click.Group)
+    }
+    assert leaves == lists | others
 
 
 @pytest.mark.parametrize("words", LISTS, ids=" ".join)

