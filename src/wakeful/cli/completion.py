@@ -16,7 +16,7 @@ from wakeful.cli.output import print_json
 from wakeful.client.client import own_daemon
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import BadSessionId, WakefulError
-from wakeful.core.ids import parse_session_id
+from wakeful.core.ids import PROVIDER_PREFIXES, parse_session_id
 
 # The completion script sets it; `app` checks it.
 VARIABLE = "_WAKEFUL_COMPLETE"
@@ -45,8 +45,6 @@ def completion(context: click.Context, *, shell: str) -> int:
 ASK_SECONDS_MAX: Final = 1.0
 # A longer list is not read; one more letter leaves fewer.
 CANDIDATES_MAX: Final = 100
-# A conversation's own id is also completed without its provider.
-_PROVIDERS: Final = ("claude-", "codex-")
 
 T = TypeVar("T")
 
@@ -103,7 +101,9 @@ def _names_and_ids(sessions: Iterable[SessionCandidate], incomplete: str) -> Ite
         if each.name is not None:
             yield each.name, words
         yield each.id, words
-        bare = next((each.id.removeprefix(start) for start in _PROVIDERS if each.id.startswith(start)), None)
+        bare = next(
+            (each.id.removeprefix(start) for start in PROVIDER_PREFIXES if each.id.startswith(start)), None
+        )
         if incomplete and bare is not None:
             yield bare, words
 

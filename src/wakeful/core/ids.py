@@ -12,6 +12,8 @@ from wakeful.core.errors import BadSessionId
 
 SESSION_ID_CHARS_MAX: Final = 200
 SHOWN_CHARS_MAX: Final = 40
+# What precedes the conversation id in the id of a client's session.
+PROVIDER_PREFIXES: Final = ("claude-", "codex-")
 # A leading dash would read as an option, a leading dot as a hidden or parent folder.
 _SESSION_ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@+-]*\Z")
 _UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\Z", re.IGNORECASE | re.ASCII)
@@ -72,7 +74,7 @@ def abbreviate_ids(session_ids: Iterable[str]) -> dict[str, str]:
     prefixes = {}
     for index, session_id in enumerate(ids):
         neighbours = (*ids[max(0, index - 1) : index], *ids[index + 1 : index + 2])
-        shared = max((_common_prefix_chars(session_id, other) for other in neighbours), default=0)
+        shared = max((common_prefix_chars(session_id, other) for other in neighbours), default=0)
         prefixes[session_id] = session_id[: max(_chars_min(session_id), shared + 1)]
     return prefixes
 
@@ -86,6 +88,7 @@ def _chars_min(session_id: str) -> int:
     return len(prefix + dash) + (_TIMED_ID_CHARS_MIN if found[1] == "7" else _ID_CHARS_MIN)
 
 
-def _common_prefix_chars(one: str, other: str) -> int:
+def common_prefix_chars(one: str, other: str) -> int:
+    """How many characters both begin with."""
     pairs = zip(one, other, strict=False)
     return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

@@ -134,6 +134,8 @@ class SessionRecord(Struct, frozen=True, gc=False):
     asks: AskRecord | None = None
     # Set if `project`, `cwd` or `name` are labels that differ from the chosen names.
     untrusted: UntrustedNames | None = None
+    # What people call it, the same everywhere; `sessions.short_names` sets it.
+    short_name: str = ""
 
     @property
     def exit_code(self) -> int:

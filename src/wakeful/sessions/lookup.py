@@ -1,18 +1,17 @@
 """Finds sessions by what people call them. Pure.
 
-The first rule that fits decides: the whole id, the name of a run or agent, the tmux session, the start of the
-conversation id, the project, then any part of these. Several sessions that fit are all returned.
+The first rule that fits decides: the whole id, the short name that lists show, the name of a run or agent, the
+tmux session, the start of the conversation id, the project, then any part of these. Several that fit are all returned.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from wakeful.core.ids import SessionId
+from wakeful.core.ids import PROVIDER_PREFIXES, SessionId
 
 # Fewer characters of an id fit by chance.
 PREFIX_CHARS_MIN: Final = 4
-_PROVIDER_PREFIXES: Final = ("claude-", "codex-")
 
 
 class MatchKind(StrEnum):
@@ -31,6 +30,7 @@ class SessionNames(NamedTuple):
     """What one session is called."""
 
     id: SessionId
+    short_name: str
     name: str | None
     agent: str | None
     tmux: str | None
@@ -66,6 +66,10 @@ def _is_id(each: SessionNames, text: str) -> bool:
     return each.id == text or each.id.removeprefix(_provider_prefix(each.id)) == text
 
 
+def _is_short_name(each: SessionNames, text: str) -> bool:
+    return each.short_name == text
+
+
 def _is_name(each: SessionNames, text: str) -> bool:
     return text in (each.name, each.agent)
 
@@ -92,15 +96,19 @@ def _has_part(each: SessionNames, text: str) -> bool:
 
 
 def _known_names(each: SessionNames) -> Iterable[str]:
-    return (known for known in (each.name, each.agent, each.tmux, each.project, each.id) if known)
+    return (
+        known for known in (each.short_name, each.name, each.agent, each.tmux, each.project, each.id) if known
+    )
 
 
 def _provider_prefix(session_id: str) -> str:
-    return next((each for each in _PROVIDER_PREFIXES if session_id.startswith(each)), "")
+    return next((each for each in PROVIDER_PREFIXES if session_id.startswith(each)), "")
 
 
 _RULES: Final[tuple[tuple[MatchKind, Callable[[SessionNames, str], bool]], ...]] = (
     (MatchKind.ID, _is_id),
+    # What lists show stands for the session that they show so.
+    (MatchKind.NAME, _is_short_name),
     (MatchKind.NAME, _is_name),
     (MatchKind.TMUX, _is_tmux),
     (MatchKind.PREFIX, _starts_id),

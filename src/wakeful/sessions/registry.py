@@ -14,16 +14,17 @@ from msgspec import Struct
 
 from wakeful.core.clock import Instant
 from wakeful.core.errors import AmbiguousSession, SessionNotFound
-from wakeful.core.ids import SessionId, parse_session_id
+from wakeful.core.ids import PROVIDER_PREFIXES, SessionId, parse_session_id
 from wakeful.core.labels import label
 from wakeful.judging.evidence import SessionIdentity
 from wakeful.judging.findings import Attention, Health, State
 from wakeful.judging.session_record import SessionRecord
 from wakeful.sessions.session import TrackedSession
+from wakeful.sessions.short_names import ShortNames
 
 LIMIT_MAX: Final = 10_000
 # A whole id, or what precedes a bare conversation id.
-_ID_STARTS: Final = ("", "claude-", "codex-")
+_ID_STARTS: Final = ("", *PROVIDER_PREFIXES)
 # Sources whose ids any program chooses.
 _LOG_PROVIDERS: Final = frozenset({"events", "tool-use"})
 
@@ -76,6 +77,7 @@ class KnownSessions:
         self.old_logs: dict[SessionId, OldLog] = {}
         # The names that people gave to managed sessions, and to those released since.
         self.names: dict[SessionId, str] = {}
+        self.short_names = ShortNames()
         self.waiters: dict[SessionId, set[asyncio.Event]] = {}
         self._sorted_ids: list[SessionId] | None = None
         self._sorted_sessions: list[TrackedSession] | None = None
@@ -84,6 +86,12 @@ class KnownSessions:
     def on_membership_change(self) -> None:
         """Sessions were added or removed, or their owner changed: the lists are built again when they are needed."""
         self._sorted_ids = self._sorted_sessions = self._managed = None
+
+    def remove(self, session_id: SessionId) -> None:
+        """Forget a session, its name too; its siblings may get shorter names."""
+        self.sessions.pop(session_id, None)
+        self.short_names.remove(session_id)
+        self.on_membership_change()
 
     def ids(self) -> list[SessionId]:
         """The ids of all sessions and old logs, sorted."""
@@ -232,7 +240,8 @@ class SessionRegistry:
         if not (query.all or query.cursor or query.has_filters or limit < len(self.sessions)):
             return self._page_of_unfolded(oldest)
         begin = bisect_left(ids, parse_session_id(query.cursor) + "\0") if query.cursor else 0
-        bodies: list[bytes] = []
+        # Encoded at the end: a session that is unfolded may rename others.
+        chosen: list[TrackedSession] = []
         folded = 0
         for index in range(begin, len(ids)):
             session = self.sessions.get(ids[index])
@@ -250,10 +259,10 @@ class SessionRegistry:
             record = session.record
             if record is None or not _matches(record, query):
                 continue
-            if len(bodies) == limit:
-                return Page(bodies, folded, ids[index - 1])
-            bodies.append(session.body())
-        return Page(bodies, folded, None)
+            if len(chosen) == limit:
+                return Page([each.body() for each in chosen], folded, ids[index - 1])
+            chosen.append(session)
+        return Page([each.body() for each in chosen], folded, None)
 
     def _page_of_unfolded(self, oldest: float) -> Page:
         """Answer the most frequent query in a tenth of the time."""

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from wakeful.core.clock import Instant
 from wakeful.core.process import ProcessState
@@ -59,6 +60,12 @@ class TrackedSession(Struct, gc=False):
         self.last_seen_wall = (
             inf if verdict.agent is ProcessState.ALIVE else last_at.wall if last_at else -inf
         )
+
+    def rename(self, short_name: str) -> None:
+        """Set the short name alone."""
+        if self.record is not None:
+            self.record = replace(self.record, short_name=short_name)
+            self.encoded_record = None
 
     def body(self) -> bytes:
         """The encoded record, as every interface sends it."""

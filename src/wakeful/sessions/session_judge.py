@@ -26,6 +26,7 @@ from wakeful.judging.thresholds import Policy
 from wakeful.judging.turn_state import TurnPhase
 from wakeful.judging.wake_eligibility import UNREACHABLE, Reachability
 from wakeful.sessions.session import TrackedSession
+from wakeful.sessions.short_names import ShortNames
 
 # The log gets tracebacks of this many sessions; further ones add nothing.
 UNJUDGED_LOGGED_MAX: Final = 10
@@ -100,13 +101,20 @@ class SessionOwners:
 
 class SessionJudge:
     def __init__(
-        self, clock: Clock, policy: Policy, owners: SessionOwners, host: JudgingHost, tools: ToolProbe
+        self,
+        clock: Clock,
+        policy: Policy,
+        owners: SessionOwners,
+        host: JudgingHost,
+        tools: ToolProbe,
+        names: ShortNames,
     ) -> None:
         self._clock = clock
         self._policy = policy
         self._owners = owners
         self._host = host
         self._tools = tools
+        self._names = names
         self._unjudged: set[SessionId] = set()
 
     def judge(self, session: TrackedSession, now: Instant) -> float | None:
@@ -139,7 +147,7 @@ class SessionJudge:
         # A costly check, so only for sessions that can be resumed.
         held = identity.managed and is_cut_off(activity, verdict) and self._host.needs_approval(identity.id)
         record = build_record(identity, activity, runtime, verdict, now, reachability, held=held)
-        session.update(verdict, record)
+        session.update(verdict, msgspec.structs.replace(record, short_name=self._names.put(record)))
         due = verdict.next_check_at.awake if verdict.next_check_at is not None else None
         if guess is not None:
             probe_seconds = min(max(PROBE_SECONDS_MIN, now.seconds_since(guess.since) / 2), PROBE_SECONDS_MAX)

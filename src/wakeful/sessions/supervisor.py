@@ -82,7 +82,8 @@ class Supervisor:
         self._by_process: dict[Process, set[SessionId]] = {}
         self._stored_keys: dict[SessionId, TransitionKey] = {}
         self._owners = SessionOwners()
-        self._judge = SessionJudge(clock, policy, self._owners, host, sources)
+        self._fold_after_seconds = policy.fold_after_seconds
+        self._judge = SessionJudge(clock, policy, self._owners, host, sources, known.short_names)
         # Sessions that a queue of another program reports as running.
         self._queue_running: frozenset[SessionId] = frozenset()
         # Clients without a conversation yet, and the placeholder session of each.
@@ -358,9 +359,10 @@ class Supervisor:
         self.known.old_logs.pop(session_id, None)
         session = self.known.sessions.get(session_id)
         if session is not None and not session.presence.living_processes:
-            del self.known.sessions[session_id]
+            self.known.remove(session_id)
             self.known.names.pop(session_id, None)
             self._host.on_session_gone(session_id)
+            self._rename_others()
         self.known.on_membership_change()
 
     def unfold(self, session_id: SessionId, read: bool) -> None:
@@ -433,8 +435,8 @@ class Supervisor:
         # Removed only after the end of a withdrawn session was announced.
         for session_id in [each for each in self._withdrawn if each not in self._dirty]:
             self._withdrawn.remove(session_id)
-            self.known.sessions.pop(session_id, None)
-            self.known.on_membership_change()
+            self.known.remove(session_id)
+            self._rename_others()
         return bool(self._dirty)
 
     def on_timer(self) -> float | None:
@@ -566,6 +568,7 @@ class Supervisor:
 
     def _judge_session(self, session: TrackedSession, now: Instant) -> None:
         due = self._judge.judge(session, now)
+        self._rename_others()
         if due is not None and due != session.check_at:
             heapq.heappush(self._deadlines, (due, session.subject.id))
             if self._deadlines[0][0] == due:
@@ -576,6 +579,16 @@ class Supervisor:
             known = self.known.sessions.items()
             self._deadlines = [(each.check_at, name) for name, each in known if each.check_at is not None]
             heapq.heapify(self._deadlines)
+
+    def _rename_others(self) -> None:
+        """Give sessions the short names that others left them with, and announce those that lists show."""
+        renamed = self.known.short_names.take_renamed()
+        oldest = self._clock.now().wall - self._fold_after_seconds if renamed else 0.0
+        for session_id, short_name in renamed.items():
+            session = self.known.sessions[session_id]
+            session.rename(short_name)
+            if session.last_seen_wall >= oldest:
+                self._mark_dirty(session_id)
 
     def _judge_one(
         self,

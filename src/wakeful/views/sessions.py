@@ -376,6 +376,7 @@ def _names_of(session: TrackedSession) -> SessionNames:
     record, pane = _record(session), session.presence.pane
     return SessionNames(
         id=record.id,
+        short_name=record.short_name,
         name=record.name,
         agent=record.agent,
         tmux=label(pane.session) if pane is not None else None,

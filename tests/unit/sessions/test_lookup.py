@@ -18,8 +18,9 @@ def named(
     tmux: str | None = None,
     project: str = "shop",
     alive: bool = True,
+    short_name: str = "",
 ) -> SessionNames:
-    return SessionNames(SessionId(session_id), name, agent, tmux, project, alive)
+    return SessionNames(SessionId(session_id), short_name, name, agent, tmux, project, alive)
 
 
 KNOWN = [
@@ -54,6 +55,13 @@ def test_several_that_fit_are_all_named_and_the_living_first() -> None:
     """The start of an id is never narrowed to the living one: the person may mean the other."""
     both = [named(f"claude-{A}", alive=False), named(f"codex-{B}")]
     assert match_sessions("3f2a", both) == (MatchKind.PREFIX, (both[1].id, both[0].id))
+
+
+def test_what_lists_show_means_that_session() -> None:
+    """Also where another session of the project lives, or a tmux session has the same name."""
+    both = [named("a", short_name="shop"), named("b", short_name="shop-3f2a"), named("c", tmux="shop")]
+    assert match_sessions("shop", both) == (MatchKind.NAME, ("a",))
+    assert match_sessions("shop-3f2a", both) == (MatchKind.NAME, ("b",))
 
 
 def test_a_project_means_its_living_session() -> None:
