@@ -14,7 +14,18 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from support.supervisor_fixture import HttpFixture, open_http_fixture, received
 
 FUZZ = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-ROUTES = ("", "/health", "/status", "/inspect", "/events", "/calls", "/wait", "/self", "/nothing")
+ROUTES = (
+    "",
+    "/health",
+    "/status",
+    "/inspect",
+    "/events",
+    "/calls",
+    "/messages",
+    "/wait",
+    "/self",
+    "/nothing",
+)
 NAMES = (
     "all",
     "include_health",

@@ -161,7 +161,7 @@ def _count(
 
 def test_http(scene: Scene, redteam: "Redteam") -> None:
     """The record, its explanation, its calls and its transitions."""
-    views = ("", "/why", "/calls", "/inspect", "/events")[: redteam.rounds(3, 5)]
+    views = ("", "/why", "/calls", "/messages", "/inspect", "/events")[: redteam.rounds(4, 6)]
 
     def seen(number: int, _kind: Kind) -> str:
         ids = scene.leaky.ids_of(number)

@@ -174,7 +174,7 @@ def documents(daemon: RunningDaemon) -> Iterator[tuple[str, Any]]:
             yield target, client.get(target).json()
         for number in range(len(HOSTILE)):
             for name in ("asks", "fails"):
-                for view in ("", "/why", "/inspect", "/status", "/events", "/calls"):
+                for view in ("", "/why", "/inspect", "/status", "/events", "/calls", "/messages"):
                     target = f"/api/sessions/{name}-{number}{view}"
                     answered = client.get(target)
                     assert answered.status_code == 200, target

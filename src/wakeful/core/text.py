@@ -35,6 +35,13 @@ def plain(text: str, chars_max: int = SHOWN_CHARS_MAX) -> str:
     return cleaned if len(text) <= chars_max else cleaned[: chars_max - 1] + "…"
 
 
+def plain_lines(text: str, chars_max: int) -> str:
+    """Lines of printable text with their indentation, an ellipsis for the rest."""
+    lines = without_hidden(text[:chars_max], " ").expandtabs(4).splitlines()
+    cleaned = "\n".join(line.rstrip() for line in lines).strip("\n")
+    return cleaned if len(text) <= chars_max else f"{cleaned}…"
+
+
 def has_hidden_characters(text: str) -> bool:
     """Whether the text contains characters a reader does not see: controls other than line breaks, zero width."""
     if not text.isascii() and _WIDTHLESS.search(text) is not None:

@@ -15,6 +15,7 @@ from wakeful.healing.case import HealingCase
 from wakeful.heartbeat.model import HeartbeatStatus
 from wakeful.judging.events import Event
 from wakeful.linux.files import ProblemFile
+from wakeful.sources.log_source import LogExcerpt
 from wakeful.storage.base import Store, Transition
 from wakeful.views.records import DaemonRecord
 from wakeful.views.sessions import ProcessRecord, SessionFacts
@@ -84,6 +85,9 @@ class DaemonFacts(SessionFacts):
 
     def read_last_events(self, session_id: SessionId, limit: int) -> Sequence[Event]:
         return self._daemon.observer.read_last_events(session_id, limit)
+
+    def read_conversation(self, session_id: SessionId, after: str) -> LogExcerpt | None:
+        return self._daemon.observer.read_conversation(session_id, after)
 
     def folder_exists(self, folder: str) -> bool:
         return os.path.isdir(folder)  # noqa: PTH112 - `Path.is_dir` raises where it may not look

@@ -37,7 +37,7 @@ from wakeful.sessions.registry import KnownSessions, SessionRegistry
 from wakeful.sessions.tracking import track_sessions
 from wakeful.sources.base import FolderWatcher, ProcessWatch
 from wakeful.sources.event_log import event_logs
-from wakeful.sources.log_source import LogFileSource
+from wakeful.sources.log_source import LogExcerpt, LogFileSource
 from wakeful.sources.tool_use_log import tool_use_logs
 from wakeful.storage.base import Bookmark
 from wakeful.views.records import DaemonRecord
@@ -218,6 +218,9 @@ class SessionObserver:
 
     def read_last_events(self, session_id: SessionId, limit: int) -> list[Event]:
         return self.sources.read_last_events(session_id, limit)
+
+    def read_conversation(self, session_id: SessionId, after: str) -> LogExcerpt | None:
+        return self.sources.read_conversation(session_id, after)
 
     def process_tree(self, agent: Process) -> list[ProcessRecord]:
         """All processes below an agent: its tools and helpers, and their children."""

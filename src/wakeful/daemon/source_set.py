@@ -31,7 +31,7 @@ from wakeful.sessions.session import TrackedSession
 from wakeful.sessions.supervisor import Supervisor
 from wakeful.sessions.supervisor_host import SupervisorHost
 from wakeful.sources.base import ProcessWatch, Source
-from wakeful.sources.log_source import LogFileSource
+from wakeful.sources.log_source import LogExcerpt, LogFileSource
 from wakeful.sources.tool_processes import orphans_of, unlogged_calls
 from wakeful.storage.base import Bookmark, Transition
 from wakeful.views.records import SourceRecord
@@ -242,6 +242,11 @@ class SourceSet:
         """The newest events of the session's log, from the source that follows it."""
         found = [self.observe(each, each.read_last_events, session_id, limit) for each in self.logs]
         return [event for events in found for event in events or ()]
+
+    def read_conversation(self, session_id: SessionId, after: str) -> LogExcerpt | None:
+        """An excerpt of the session's log, from the source that follows it."""
+        found = (self.observe(each, each.read_conversation, session_id, after) for each in self.logs)
+        return next((excerpt for excerpt in found if excerpt is not None), None)
 
     def read_last_lines(self, session_id: SessionId) -> list[bytes]:
         """The newest lines of the session's log, from the source that follows it."""

@@ -34,6 +34,15 @@ class Failure(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Speaker(StrEnum):
+    """Who wrote a text of a conversation. `CLIENT`: the program around the model, about itself."""
+
+    PERSON = "person"
+    AGENT = "agent"
+    CLIENT = "client"
+    WAKEFUL = "wakeful"
+
+
 class Event(Struct, frozen=True, gc=False):
     """Any record of a log, at the wall time it states."""
 
@@ -199,6 +208,13 @@ class BudgetReported(Event, frozen=True, gc=False):
 
     used_usd: float
     total_usd: float
+
+
+class Said(Event, frozen=True, gc=False):
+    """A text of the conversation, for people to read: verdicts never depend on it."""
+
+    by: Speaker
+    text: bytes
 
 
 class RecordSkipped(Event, frozen=True, gc=False):

@@ -17,7 +17,7 @@ from msgspec import Struct
 from wakeful.core.clock import Clock
 from wakeful.core.ids import SessionId
 from wakeful.core.text import plain
-from wakeful.judging.events import Event, LogOpened
+from wakeful.judging.events import Event, LogOpened, Said
 from wakeful.judging.evidence import SessionIdentity
 from wakeful.judging.folding import RULE_VERSION
 from wakeful.sources.base import EvidenceSink, FileChanges, FolderWatcher, LogReader
@@ -119,6 +119,19 @@ class LogFormat(Struct, frozen=True):
     reader: Callable[[], LogReader]
     # The client's folder for the logs of a working directory; None if it sorts them in another way.
     folder_of: Callable[[str], str] | None = None
+    # The texts of a conversation in one line.
+    texts: Callable[[bytes], Sequence[Said]] = lambda _line: ()
+
+
+class LogExcerpt(Struct, frozen=True):
+    """Events of a log with the texts of its conversation. `cursor` is where the next excerpt begins.
+
+    `is_continued`: it begins where an earlier one ended, and nothing lies between them.
+    """
+
+    events: list[Event]
+    cursor: str
+    is_continued: bool
 
 
 class _FollowedLog(Struct):
@@ -260,6 +273,28 @@ class LogFileSource:
         if path is None or root is None:
             return ()
         return LogFile(path, str(root)).read_back(lambda _line: False, bytes_max=LAST_LINES_BYTES_MAX).lines
+
+    def read_conversation(self, session_id: SessionId, after: str) -> LogExcerpt | None:
+        """What the log says after a cursor; without one, or if too much was written since, its end.
+
+        None without a log. Positions do not change.
+        """
+        path = self._paths.get(session_id)
+        root = self._root_of(path) if path is not None else None
+        if path is None or root is None:
+            return None
+        file = LogFile(path, str(root))
+        batch, is_continued = None, False
+        if after:
+            inode, _, offset = after.partition("-")
+            file.resume(int(inode), int(offset), None)
+            batch = file.read_new(bytes_max=LAST_LINES_BYTES_MAX)
+            is_continued = not (batch.reset or batch.more)
+        if batch is None or not is_continued:
+            batch = file.read_back(lambda _line: False, bytes_max=LAST_LINES_BYTES_MAX)
+        reader, position = self._format.reader(), file.position()
+        events = [event for line in batch.lines for event in (*self._format.texts(line), *reader.read(line))]
+        return LogExcerpt(events, f"{position.inode}-{position.offset}" if position else "", is_continued)
 
     def mark_unsaved(self, session_id: SessionId) -> None:
         """Its state changed without its log: the next bookmark has to hold that."""

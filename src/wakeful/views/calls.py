@@ -1,6 +1,6 @@
 """Tool calls of a session, joined from the events of its log: when each began and ended, and how. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from msgspec.structs import replace
@@ -27,25 +27,28 @@ CALLS_MAX: Final = 500
 _TURN_MARKS: Final = (Prompted, TurnEnded, TurnFailed, TurnInterrupted)
 
 
-def recent_calls(
-    events: Iterable[Event], limit: int, still_open: Callable[[str], CallEnd] = lambda _tool: CallEnd.OPEN
-) -> CallList:
-    """The newest `limit` calls of these events, which are in the order of the log.
+OpenCallEnd = Callable[[str], CallEnd]
 
-    `still_open` gives the end of a call of this tool that the log leaves open.
-    """
+
+def left_open(_tool: str) -> CallEnd:
+    """The end of a call of which only its log is known."""
+    return CallEnd.OPEN
+
+
+def recent_calls(events: Iterable[Event], limit: int, still_open: OpenCallEnd = left_open) -> CallList:
+    """The newest `limit` calls of these events, which are in the order of the log."""
     known = list(events)
-    joined = [
-        replace(call, end=still_open(call.untrusted.tool)) if call.end is CallEnd.OPEN else call
-        for call in _join_calls(known)
-    ]
+    joined = list(join_calls(known, still_open).values())
     # A record without a time has the epoch.
     times = [event.at for event in known if event.at > 0]
     return CallList(tuple(joined[-limit:]), iso(min(times)) if times else None)
 
 
-def _join_calls(events: Iterable[Event]) -> Iterator[CallRecord]:
-    """Calls in the order in which they began."""
+def join_calls(events: Iterable[Event], still_open: OpenCallEnd) -> dict[int, CallRecord]:
+    """Calls by the places of the events that began them, in order.
+
+    `still_open` gives the end of a call of this tool that the log leaves open.
+    """
     records: dict[int, CallRecord] = {}
     begun: dict[str, tuple[int, CallStarted]] = {}
     newest_at = 0.0
@@ -56,8 +59,7 @@ def _join_calls(events: Iterable[Event]) -> Iterator[CallRecord]:
         elif isinstance(event, CallEnded):
             if (found := _find_open_call(begun, event)) is not None:
                 place, call = begun.pop(found)
-                end = CallEnd.ERROR if event.is_error else CallEnd.OK
-                records[place] = _call_record(call, CallEnd.REFUSED if event.refused else end, event)
+                records[place] = ended_call(call, event)
         elif isinstance(event, _TURN_MARKS):
             # A client may write its first batch out of order: a prompt then follows its calls.
             if isinstance(event, Prompted) and 0 < newest_at - event.at <= LATE_SECONDS_MAX:
@@ -66,7 +68,10 @@ def _join_calls(events: Iterable[Event]) -> Iterator[CallRecord]:
                 records[place] = _call_record(call, CallEnd.CUT_OFF)
             begun.clear()
         newest_at = max(newest_at, event.at)
-    return iter(records.values())
+    return {
+        place: replace(call, end=still_open(call.untrusted.tool)) if call.end is CallEnd.OPEN else call
+        for place, call in records.items()
+    }
 
 
 def open_call_end(activity: Activity, verdict: Verdict, tool: str) -> CallEnd:
@@ -85,6 +90,12 @@ def _find_open_call(begun: dict[str, tuple[int, CallStarted]], end: CallEnded) -
     if end.call:
         return end.call if end.call in begun else None
     return next((key for key, (_, call) in reversed(begun.items()) if call.tool == end.tool), None)
+
+
+def ended_call(call: CallStarted, event: CallEnded) -> CallRecord:
+    """A call that returned."""
+    end = CallEnd.ERROR if event.is_error else CallEnd.OK
+    return _call_record(call, CallEnd.REFUSED if event.refused else end, event)
 
 
 def _call_record(call: CallStarted, end: CallEnd, ended: CallEnded | None = None) -> CallRecord:

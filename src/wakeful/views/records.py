@@ -15,6 +15,7 @@ from wakeful.alerts.mute_pause_model import MuteKind, PauseRecord
 from wakeful.checkpoints.model import CheckpointRecord
 from wakeful.control.driver import PermissionQuestion
 from wakeful.core.ids import SessionId
+from wakeful.judging.events import Speaker
 from wakeful.judging.session_record import SessionRecord
 from wakeful.storage.base import ActionOutcome
 
@@ -95,6 +96,34 @@ class CallList(Struct, frozen=True):
 
     calls: tuple[CallRecord, ...]
     since: str | None
+
+
+class MessageText(Struct, frozen=True):
+    text: str
+
+
+class MessageRecord(Struct, frozen=True):
+    """A text, or a call of the agent.
+
+    A call with an empty tool began before: its end belongs to the call of the same `call_id`.
+    """
+
+    at: str
+    by: Speaker
+    untrusted: MessageText
+    call_id: str = ""
+    call: CallRecord | None = None
+
+
+class Conversation(Struct, frozen=True):
+    """What was said and called, oldest first. Pass `cursor` as `after` to go on.
+
+    `continued`: it follows the part that ended at the given cursor; otherwise it replaces everything read before.
+    """
+
+    messages: tuple[MessageRecord, ...]
+    cursor: str
+    continued: bool
 
 
 class SourceRecord(Struct, frozen=True):

@@ -36,8 +36,10 @@ from wakeful.sessions.lookup import MatchKind, SessionMatches, SessionNames, mat
 from wakeful.sessions.prompt_timeouts import TimerRules
 from wakeful.sessions.registry import Query, SessionRegistry, WaitResult
 from wakeful.sessions.session import TrackedSession
+from wakeful.sources.log_source import LogExcerpt
 from wakeful.storage.base import Transition
 from wakeful.views.calls import open_call_end, recent_calls
+from wakeful.views.conversation import conversation_of
 from wakeful.views.records import (
     DaemonRecord,
     EventList,
@@ -160,6 +162,11 @@ class SessionFacts(ABC):
         """The newest events of a session's log. Blocks."""
         del session_id, limit
         return ()
+
+    def read_conversation(self, session_id: SessionId, after: str) -> LogExcerpt | None:
+        """An excerpt of a session's log, after a cursor of an earlier one. Blocks."""
+        del session_id, after
+        return None
 
     def folder_exists(self, folder: str) -> bool:
         del folder
@@ -318,6 +325,16 @@ class SessionQueries:
             return QueryResult(_encode(recent_calls(events, limit)))
         stands = partial(open_call_end, session.activity, session.verdict)
         return QueryResult(_encode(recent_calls(events, limit, stands)))
+
+    async def messages(self, text: str, *, after: str, limit: int) -> QueryResult:
+        """What was said and called in one session, oldest first, redacted."""
+        session_id = self._registry.resolve(text)
+        excerpt = await asyncio.to_thread(self._facts.read_conversation, session_id, after)
+        session = self._registry.sessions.get(session_id)
+        if session is None or session.verdict is None:
+            return QueryResult(_encode(conversation_of(excerpt, limit)))
+        open_end = partial(open_call_end, session.activity, session.verdict)
+        return QueryResult(_encode(conversation_of(excerpt, limit, open_end)))
 
     async def wait(self, text: str, until: State, timeout_seconds: float) -> QueryResult:
         """Block until the session is in a state, needs a person, died, or the time is over."""

@@ -28,7 +28,8 @@ from wakeful.replay.cases import SavedCase
 from wakeful.sessions.registry import LIMIT_MAX, Query
 from wakeful.sessions.repair import Repair, Repairs
 from wakeful.views.calls import CALLS_MAX
-from wakeful.views.records import CallList, EventList, Overview, SessionList, SessionMatchList
+from wakeful.views.conversation import MESSAGES_MAX
+from wakeful.views.records import CallList, Conversation, EventList, Overview, SessionList, SessionMatchList
 from wakeful.views.sessions import SessionQueries
 
 WAIT_SECONDS_MAX = 3600
@@ -68,6 +69,11 @@ class CallQuery(Struct, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=CALLS_MAX)] = 50
 
 
+class MessageQuery(Struct, frozen=True):
+    after: Annotated[str, Meta(pattern=r"\A(?:[0-9]{1,20}-[0-9]{1,18})?\Z")] = ""
+    limit: Annotated[int, Meta(ge=1, le=MESSAGES_MAX)] = 50
+
+
 class WaitQuery(Struct, frozen=True):
     until: Literal["idle", "waiting", "stopped", "prompting"] = "idle"
     timeout: Annotated[float, Meta(ge=0, le=WAIT_SECONDS_MAX)] = 600.0
@@ -92,6 +98,7 @@ class SessionRoutes:
             get(f"{one}/why", self.why, Explanation),
             get(f"{one}/events", self.events, EventList, query=EventQuery),
             get(f"{one}/calls", self.calls, CallList, query=CallQuery),
+            get(f"{one}/messages", self.messages, Conversation, query=MessageQuery),
             get(f"{one}/wait", self.wait, SessionWait, query=WaitQuery),
         )
 
@@ -145,6 +152,11 @@ class SessionRoutes:
     async def calls(self, request: HttpRequest[CallQuery]) -> EncodedResponse[CallList]:
         """The newest tool calls of one session, oldest first, redacted."""
         return EncodedResponse(await self._queries.calls(request.id, limit=request.input.limit))
+
+    async def messages(self, request: HttpRequest[MessageQuery]) -> EncodedResponse[Conversation]:
+        """The newest texts and calls of one session, oldest first, redacted; with `after`, those since a cursor."""
+        given = request.input
+        return EncodedResponse(await self._queries.messages(request.id, after=given.after, limit=given.limit))
 
     async def wait(self, request: HttpRequest[WaitQuery]) -> EncodedResponse[SessionWait]:
         """Answer once the session is in this state, needs a person, died or stopped, or the time is over."""

@@ -134,6 +134,10 @@ _LOCAL: Final = (
     b"<bash-stderr>",
     b"Caveat: ",
 )
+# A command of the client, or of its shell mode, as a person typed it.
+_TYPED: Final = re.compile(
+    r"\A.{0,400}?<command-name>\s*([^<]{1,200})</command-name>|\A<bash-input>([^<]{1,4000})", re.DOTALL
+)
 # Names a skill or a command. The client's next record has its text, which is the prompt of a turn.
 _COMMAND: Final = b"<command-message>"
 # A hook refused the end of the turn, or the answer to a schema is missing: the model gets another request.
@@ -284,6 +288,44 @@ def calls_in(line: bytes, at: float) -> list[e.CallStarted]:
     except msgspec.DecodeError:
         return []
     return [event for event in _assistant(record, at) if isinstance(event, e.CallStarted)]
+
+
+def texts_in(line: bytes) -> Sequence[e.Said]:
+    """The texts of a person, the agent and the client in one line; none if it cannot be read."""
+    if b'"text"' not in line and b'"content":"' not in line and b'"content": "' not in line:
+        return ()
+    try:
+        record = _decode(line)
+    except msgspec.DecodeError:
+        return ()
+    at, message = wall_of(record.timestamp), record.message
+    if at is None or message is None or message.content is UNSET or record.type not in {"user", "assistant"}:
+        return ()
+    if record.is_sidechain or record.is_meta or record.is_compact_summary or record.is_api_error_message:
+        return ()
+    blocks = message.content
+    if isinstance(blocks, str):
+        texts = [blocks]
+    elif any(block.type == "tool_result" for block in blocks):
+        return ()  # text beside results is the client's
+    else:
+        texts = [text_of(bytes(block.text)) for block in blocks if block.type == "text"]
+    if record.type == "assistant":
+        return [e.Said(at, e.Speaker.AGENT, text.encode()) for text in texts if text.strip()]
+    return [said for text in texts if (said := _text_of_user(text, at)) is not None]
+
+
+def _text_of_user(text: str, at: float) -> e.Said | None:
+    """What a person typed, also as a command of the client; Wakeful and the client write such records as well."""
+    opening = text[:_OPENING_MAX].encode()
+    if opening.startswith(_INTERRUPTED):  # an event of its own
+        return None
+    if (typed := _TYPED.search(text)) is not None:
+        return e.Said(at, e.Speaker.PERSON, (typed[1] or f"! {typed[2]}").encode())
+    if opening.startswith(_LOCAL):
+        return None
+    by = e.Speaker.WAKEFUL if opening.startswith(OWN_PROMPT_PREFIXES) else e.Speaker.PERSON
+    return e.Said(at, e.Speaker.CLIENT if is_notification(opening) else by, text.encode())
 
 
 def _side_record_events(record: _Record) -> Sequence[e.Event]:
@@ -490,4 +532,5 @@ def claude_logs(config_folders: tuple[Path, ...], host: str) -> LogFormat:
         owner=owner,
         reader=TranscriptReader,
         folder_of=project_folder,
+        texts=texts_in,
     )

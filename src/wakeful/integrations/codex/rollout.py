@@ -113,6 +113,12 @@ class _Item(Struct, gc=False):
     aggregated_output: Raw = Raw(b"")
 
 
+class _Part(Struct, gc=False):
+    """A part of a message: text, or an image without text."""
+
+    text: str = ""
+
+
 class _Error(Struct, gc=False):
     message: str = ""
     codex_error_info: Raw = Raw(b"")
@@ -158,6 +164,7 @@ class _YieldArguments(Struct, gc=False):
 
 
 _decode: Final = json_decoder(_Record)
+_decode_parts: Final = json_decoder(list[_Part])
 _decode_yielding: Final = json_decoder(_YieldArguments)
 
 _NESTED: Final = frozenset({"event_msg", "response_item"})
@@ -283,6 +290,37 @@ class RolloutReader:
         events, item = _item_events(payload, at), payload.item
         task = self._running_tasks.pop(item.id, None) if item is not UNSET else None
         return events if task is None else (*events, e.TaskEnded(at, task))
+
+
+def texts_in(line: bytes) -> Sequence[e.Said]:
+    """The texts of a person and of the agent in one line; none if it cannot be read."""
+    try:
+        record = _decode(line)
+    except msgspec.DecodeError:
+        return ()
+    at, payload = wall_of(record.timestamp), record.payload
+    if at is None:
+        return ()
+    match _key_of(record.type, payload.type):
+        case "response_item.message" if payload.role == "assistant":
+            return [e.Said(at, e.Speaker.AGENT, text) for text in _parts_of(payload.content)]
+        case "event_msg.user_message":
+            return (_prompt_text(text_of(bytes(payload.message)).encode(), at),)
+        case "event_msg.item_completed" if payload.item is not UNSET and payload.item.type == "UserMessage":
+            return [_prompt_text(text, at) for text in _parts_of(payload.item.content)]
+    return ()
+
+
+def _prompt_text(text: bytes, at: float) -> e.Said:
+    by = e.Speaker.WAKEFUL if text.startswith(OWN_PROMPT_PREFIXES) else e.Speaker.PERSON
+    return e.Said(at, e.Speaker.CLIENT if _HEARTBEAT in text[:_HEARTBEAT_BYTES_MAX] else by, text)
+
+
+def _parts_of(content: Raw) -> list[bytes]:
+    try:
+        return [part.text.encode() for part in _decode_parts(content) if part.text]
+    except msgspec.DecodeError:
+        return []
 
 
 def _remember(tasks: dict[str, str], call: str, task: str) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from wakeful.core.ids import ConversationId, SessionId, is_uuid, parse_session_id
-from wakeful.integrations.codex.rollout import RolloutReader
+from wakeful.integrations.codex.rollout import RolloutReader, texts_in
 from wakeful.judging.evidence import SessionIdentity
 from wakeful.linux import proc
 from wakeful.linux.client_processes import reason_against
@@ -31,6 +31,7 @@ def codex_logs(homes: tuple[Path, ...], host: str) -> LogFormat:
         depth_max=4,
         owner=owner,
         reader=RolloutReader,
+        texts=texts_in,
     )
 
 

@@ -32,7 +32,7 @@ from wakeful.linux import proc
 from wakeful.linux.client_processes import reason_against
 from wakeful.linux.files import read_small
 from wakeful.sources.base import EvidenceSink, FileChanges, FolderWatcher, ProcessWatch
-from wakeful.sources.log_source import LogFileSource
+from wakeful.sources.log_source import LogExcerpt, LogFileSource
 from wakeful.storage.base import Bookmark
 
 PASSWD_BYTES_MAX: Final = 256 * 1024
@@ -233,6 +233,11 @@ class ContainerSource:
         # A copy: the caller may be a thread, while containers are added and removed.
         pairs = tuple(self._by_agent.values())
         return [event for pair in pairs for event in pair.logs.read_last_events(session_id, limit)]
+
+    def read_conversation(self, session_id: SessionId, after: str) -> LogExcerpt | None:
+        pairs = tuple(self._by_agent.values())
+        found = (pair.logs.read_conversation(session_id, after) for pair in pairs)
+        return next((excerpt for excerpt in found if excerpt is not None), None)
 
     def read_last_lines(self, session_id: SessionId) -> list[bytes]:
         pairs = list(self._by_agent.values())
