@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -81,3 +82,25 @@ def test_a_real_question_is_answered_and_a_turn_stopped_on_the_page(
     dialog.get_by_role("button", name="Stop", exact=True).click()
     expect(dialog.get_by_role("status")).to_have_attribute("data-outcome", "done", timeout=30_000)
     assert_ended_quietly(operator.daemon, session_id, quiet_seconds=2.0)
+
+
+def test_a_login_outlives_the_daemon(daemon: RunningDaemon) -> None:
+    """Killed and started again: the page comes back by itself and may still act; revoked in a terminal, it is logged out."""
+    daemon.up()
+    link = daemon.run("open").out.strip()
+    with chromium() as browser:
+        opened = browser.new_page()
+        opened.goto(link)
+        is_live(opened)
+        opened.evaluate("window.here = true")
+        daemon.kill()
+        expect(opened.locator("#link-text")).to_have_text("connection lost")
+        daemon.up(port=urlsplit(link).port)
+        is_live(opened)
+        assert opened.evaluate("window.here"), "the page was never loaded again"
+        assert opened.get_by_text("Read-only tab").count() == 0
+        [line] = daemon.run("open", "--list").out.splitlines()
+        assert "Chrome" in line
+        assert daemon.run("open", "--revoke", line.split()[0]).out == "1 browser logged out\n"
+        expect(opened.locator("#door-text")).to_contain_text("Session expired")
+        assert opened.locator("#sessions").is_hidden()

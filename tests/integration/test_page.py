@@ -232,7 +232,7 @@ def test_a_login_that_ended_is_noticed(doors: HttpFixture, context: BrowserConte
     """A page that is logged out elsewhere shows the login, not yesterday's table."""
     page = open_link(doors, context, hurry=True)
     is_live(page)
-    doors.call(doors.access.logins._logins._entries.clear)
+    doors.run(doors.access.logins.revoke_all())
     expect(page.locator("#door-text")).to_contain_text("Session expired")
     assert page.locator("#sessions").is_hidden()
 

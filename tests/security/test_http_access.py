@@ -19,8 +19,12 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect, unix_connect
 
 from support.supervisor_fixture import HttpFixture, open_http_fixture, raw
+from wakeful.core.ids import SessionId
 from wakeful.http.access_log import FILE_BYTES_MAX, RECORDS_MAX, AccessRecord, access_file
 from wakeful.http.auth import PUBLIC_ROUTES
+from wakeful.http.logins import LOGIN_KIND, LOGIN_SECONDS_MAX, LOGINS_MAX, Logins
+from wakeful.storage.base import Note
+from wakeful.testing.virtual_clock import VirtualClock
 
 FOREIGN_HOSTS = (
     "evil.example",
@@ -328,7 +332,7 @@ def test_a_sleeping_host_does_not_keep_a_code_fresh(own_doors: HttpFixture) -> N
 
 
 def test_a_login_is_a_cookie_no_script_reads(own_doors: HttpFixture) -> None:
-    """HttpOnly, SameSite=Strict, seven days, in memory; the daemon's port is in its name."""
+    """HttpOnly, SameSite=Strict, seven days; the daemon's port is in its name."""
     with own_doors.tcp(token="") as browser:
         code = own_doors.call(own_doors.access.logins.new_code)
         cookie = browser.post("/api/login", json={"code": code}).headers["set-cookie"]
@@ -345,10 +349,128 @@ def test_an_old_login_is_no_guess(own_doors: HttpFixture) -> None:
     with own_doors.tcp(token="") as browser:
         code = own_doors.call(own_doors.access.logins.new_code)
         assert browser.post("/api/login", json={"code": code}).status_code == 200
-        own_doors.call(own_doors.access.logins._logins._entries.clear)
+        own_doors.run(own_doors.access.logins.revoke_all())
         began = time.monotonic()
         assert {browser.get("/api/status").json()["code"] for _ in range(8)} == {"logged-out"}
         assert time.monotonic() - began < 5, "the eighth guess alone costs five seconds"
+
+
+def test_a_login_outlives_its_daemon_and_the_store_has_no_secret(own_doors: HttpFixture) -> None:
+    """The next daemon on the same store knows cookie and CSRF value; the store has their digests only."""
+    with logged_in(own_doors) as (browser, csrf):
+        cookie = next(iter(browser.cookies.values()))
+        house = own_doors.house
+        stored = own_doors.run(house.store.notes(LOGIN_KIND))
+        assert len(stored) == 1
+        written = stored[0].key.encode() + stored[0].body
+        assert cookie.encode() not in written
+        assert csrf["x-wakeful-csrf"].encode() not in written
+        own_doors.call(lambda: house.clock.advance(86_400))
+        successor = Logins(VirtualClock(house.clock.now().wall), house.store)
+        own_doors.run(successor.restore())
+        found = successor.find(cookie)
+        assert found is not None
+        assert found.has_csrf(csrf["x-wakeful-csrf"])
+        assert not found.has_csrf(cookie)
+        assert successor.find(stored[0].key) is None, "what is stored opens nothing"
+
+
+def test_a_stored_login_ends_on_time(own_doors: HttpFixture) -> None:
+    """Seven days by the wall clock while no daemon runs; a clock that was set back makes none longer than that."""
+    with logged_in(own_doors) as (browser, _):
+        cookie, store = next(iter(browser.cookies.values())), own_doors.house.store
+        began = own_doors.house.clock.now().wall
+
+        def restored(wall: float) -> tuple[Logins, VirtualClock]:
+            clock = VirtualClock(wall)
+            logins = Logins(clock, store)
+            own_doors.run(logins.restore())
+            return logins, clock
+
+        logins, clock = restored(began - 365 * 86_400)
+        clock.advance(LOGIN_SECONDS_MAX - 1)
+        assert logins.find(cookie) is not None
+        clock.advance(1)
+        assert logins.find(cookie) is None
+        assert restored(began + LOGIN_SECONDS_MAX - 1)[0].find(cookie) is not None
+        assert restored(began + LOGIN_SECONDS_MAX)[0].find(cookie) is None
+        assert own_doors.run(store.notes(LOGIN_KIND)) == [], "what has ended is not kept"
+
+
+def test_a_damaged_login_in_the_store_harms_no_other(own_doors: HttpFixture) -> None:
+    """Bytes that are no login are left out, and the daemon starts."""
+    with logged_in(own_doors) as (browser, _):
+        cookie, house = next(iter(browser.cookies.values())), own_doors.house
+        for key, body in (("a", b""), ("b", b"\xff"), ("c", b"[1"), ("d", b'{"csrf_digest": 4}')):
+            own_doors.run(house.store.save_note(Note(LOGIN_KIND, key, body)))
+        successor = Logins(house.clock, house.store)
+        own_doors.run(successor.restore())
+        assert successor.find(cookie) is not None
+        assert len(successor.records()) == 1
+
+
+def test_logins_are_bounded_and_the_oldest_goes(own_doors: HttpFixture) -> None:
+    """64 browsers at most are logged in; the store has no more either."""
+    logins, store = own_doors.access.logins, own_doors.house.store
+
+    def open_login() -> str:
+        code = own_doors.call(logins.new_code)
+        own_doors.call(lambda: own_doors.house.clock.advance(1))
+        return own_doors.run(logins.log_in(code)).cookie
+
+    cookies = [open_login() for _ in range(LOGINS_MAX + 1)]
+    assert logins.find(cookies[0]) is None
+    assert all(logins.find(cookie) is not None for cookie in cookies[1:])
+    assert len(own_doors.run(store.notes(LOGIN_KIND))) == LOGINS_MAX
+
+
+def test_a_login_is_listed_and_ended(own_doors: HttpFixture) -> None:
+    """The list says since when and which browser, cut and without secrets; ending one ends no other, here and in the store."""
+    with logged_in(own_doors) as (browser, csrf), own_doors.socket() as owner:
+        code = own_doors.call(own_doors.access.logins.new_code)
+        other = own_doors.tcp(token="")
+        key = "sk-ant-api03-" + "a1B2" * 12
+        foreign = {"user-agent": f"Firefox {key} " + "x" * 500}
+        assert other.post("/api/login", json={"code": code}, headers=foreign).status_code == 200
+        first, second = owner.get("/api/logins").json()["logins"]
+        assert second["untrusted"].startswith("Firefox")
+        assert key not in second["untrusted"]
+        assert len(second["untrusted"]) <= 130
+        assert browser.post("/api/logins/revoke", json={"id": second["id"]}).json()["code"] == "csrf-needed"
+        answer = browser.post("/api/logins/revoke", json={"id": second["id"]}, headers=csrf)
+        assert answer.json() == {"revoked": 1}
+        assert other.get("/api/status").json()["code"] == "logged-out"
+        assert browser.get("/api/status").status_code == 200
+        unknown = owner.post("/api/logins/revoke", json={"id": second["id"]})
+        assert (unknown.status_code, unknown.json()["code"]) == (404, "login-unknown")
+        unused = own_doors.call(own_doors.access.logins.new_code)
+        assert owner.post("/api/logins/revoke", json={}).json() == {"revoked": 1}
+        assert browser.get("/api/status").json()["code"] == "logged-out"
+        assert browser.post("/api/login", json={"code": unused}).status_code == 401, "nor an old link"
+        assert own_doors.run(own_doors.house.store.notes(LOGIN_KIND)) == []
+        other.close()
+        assert first["id"] != second["id"]
+
+
+def test_an_agent_ends_no_login(own_doors: HttpFixture) -> None:
+    """A supervised agent that asks is refused."""
+    own_doors.working_for[os.getpid()] = SessionId("claude-x")
+    with own_doors.socket() as client:
+        assert client.post("/api/logins/revoke", json={}).json()["code"] == "agent-may-not-decide"
+    own_doors.working_for.clear()
+
+
+def test_a_feed_ends_with_its_login(own_doors: HttpFixture) -> None:
+    """A page that is logged out hears nothing more through the WebSocket that it had opened."""
+    with logged_in(own_doors) as (browser, _):
+        name, value = next(iter(browser.cookies.items()))
+        origin = f"http://127.0.0.1:{own_doors.port}"
+        with follow(own_doors, Cookie=f"{name}={value}", Origin=origin) as feed:
+            assert "hello" in feed.recv(timeout=10)
+            own_doors.run(own_doors.access.logins.revoke_all())
+            own_doors.call(lambda: own_doors.house.start("secret"))
+            with pytest.raises(ConnectionClosed):
+                feed.recv(timeout=10)
 
 
 def test_guessing_costs_growing_time_and_only_the_guesser(own_doors: HttpFixture) -> None:

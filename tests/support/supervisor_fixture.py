@@ -39,6 +39,7 @@ from wakeful.http.app import build_app
 from wakeful.http.auth import Authenticator
 from wakeful.http.caller import Address, CallerCheck, RefusedDecision
 from wakeful.http.gate import Gate
+from wakeful.http.logins import Logins
 from wakeful.http.routes.healing import QueuedSessions
 from wakeful.http.server import PortBusy, bind_tcp, bind_unix, serve
 from wakeful.incidents.critical_log import CriticalLog
@@ -385,7 +386,7 @@ class HttpFixture:
         tcp = self._listeners[1]
         assert not isinstance(tcp, PortBusy)
         self.port: int = tcp.getsockname()[1]
-        self.access = Authenticator(self.token, self.port, house.clock)
+        self.access = Authenticator(self.token, self.port, Logins(house.clock, house.store))
         self.app: Gate = build_app(
             house.desk,
             house.work_desk,

@@ -42,6 +42,7 @@ from wakeful.http.app import build_app
 from wakeful.http.auth import Authenticator, url_of
 from wakeful.http.caller import CallerCheck
 from wakeful.http.gate import Gate
+from wakeful.http.logins import Logins
 from wakeful.http.routes.daemon import MonitoringRoutes
 from wakeful.http.server import serve as serve_listener
 from wakeful.judging.session_record import SessionRecord
@@ -108,6 +109,7 @@ async def serve(
         await _restore(daemon, store)
         ended = shutdown_event(supervised=supervised)
         app, authenticator = _app(config, paths, listeners, daemon, store=store, end=ended.set)
+        await authenticator.logins.restore()
         stack.callback(app.log.close)
         link = _link(config, listeners, authenticator if with_login else None)
         for line in _startup_lines(config, listeners, daemon, link):
@@ -171,9 +173,9 @@ def _app(
     store: Store,
     end: Callable[[], None],
 ) -> tuple[Gate, Authenticator]:
-    authenticator = Authenticator(
-        load_or_create_token(Path(paths.token)), listeners.port, daemon.clock, config.daemon.host
-    )
+    logins = Logins(daemon.clock, store)
+    token = load_or_create_token(Path(paths.token))
+    authenticator = Authenticator(token, listeners.port, logins, config.daemon.host)
     queries = _session_queries(config, paths, listeners, daemon, store)
     daemon.mute_pause.subscribe(lambda: daemon.feed.publish_overview(queries.overview().body))
     refused = RefusedDecisions(daemon.healing.notifier, daemon.clock)

@@ -1,114 +1,29 @@
-"""Authentication of HTTP requests: Host, Origin, token, cookie, CSRF, one-time codes and logins. Pure rules.
+"""Authentication of HTTP requests: Host, Origin, token, cookie and CSRF. Pure rules.
 
 The gate checks every request here first. The connection class has already checked the uid of a peer at the Unix
-socket, so such a request comes from the owner. Logins are in memory: a restart logs every page out. Secrets are
-kept as digests, so a lookup takes the same time for every value.
+socket, so such a request comes from the owner. `logins` holds the logins of pages.
 """
 
 import hmac
-import secrets
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from hashlib import sha256
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 from msgspec import Struct
 
-from wakeful.core.clock import Clock, Instant
 from wakeful.http.errors import (
     CsrfNeeded,
     DuplicateHeader,
     ForeignHost,
     ForeignOrigin,
-    LoginCodeWrong,
     LoginExpired,
     NotJson,
     TokenNeeded,
     TokenWrong,
     WrongListener,
 )
+from wakeful.http.logins import Logins, OpenLogin
 from wakeful.web import PAGE_PATHS
-
-CODE_BYTES: Final = 16
-CODE_SECONDS_MAX: Final = 600.0
-CODES_OPEN_MAX: Final = 32
-COOKIE_BYTES: Final = 32
-LOGIN_SECONDS_MAX: Final = 7 * 86_400.0
-LOGINS_MAX: Final = 64
-
-V = TypeVar("V")
-
-
-class WebLogin(Struct, frozen=True):
-    """What a page gets for its code. `cookie` proves who asks, `csrf` that Wakeful's own page asks."""
-
-    cookie: str
-    csrf: str
-
-
-class SecretTable(Generic[V]):
-    """Values by secret: at most `count_max`, the oldest dropped first, each for `seconds_max`."""
-
-    def __init__(self, clock: Clock, *, seconds_max: float, count_max: int) -> None:
-        self._clock = clock
-        self._seconds_max = seconds_max
-        self._count_max = count_max
-        self._entries: dict[bytes, tuple[Instant, V]] = {}
-
-    def put(self, secret: str, value: V) -> None:
-        self._entries[_digest(secret)] = (self._clock.now(), value)
-        if len(self._entries) > self._count_max:
-            del self._entries[next(iter(self._entries))]
-
-    def get(self, secret: str) -> V | None:
-        found = self._entries.get(_digest(secret))
-        return found[1] if found is not None and self._is_fresh(found[0]) else None
-
-    def pop(self, secret: str) -> V | None:
-        """The value of this secret, which becomes invalid."""
-        found = self._entries.pop(_digest(secret), None)
-        return found[1] if found is not None and self._is_fresh(found[0]) else None
-
-    def _is_fresh(self, since: Instant) -> bool:
-        """By both clocks: suspend stops one of them, a person can set the other."""
-        now = self._clock.now()
-        return max(now.awake - since.awake, now.wall - since.wall) < self._seconds_max
-
-
-class Logins:
-    """Issues codes, turns each into one login, and holds the open logins."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._codes: SecretTable[bool] = SecretTable(
-            clock, seconds_max=CODE_SECONDS_MAX, count_max=CODES_OPEN_MAX
-        )
-        self._logins: SecretTable[WebLogin] = SecretTable(
-            clock, seconds_max=LOGIN_SECONDS_MAX, count_max=LOGINS_MAX
-        )
-
-    def new_code(self) -> str:
-        code = secrets.token_urlsafe(CODE_BYTES)
-        self._codes.put(code, value=True)
-        return code
-
-    def log_in(self, code: str) -> WebLogin:
-        """Spend a code. Raises LoginCodeWrong if it was spent, is too old or never existed."""
-        if self._codes.pop(code) is None:
-            raise LoginCodeWrong
-        login = WebLogin(secrets.token_urlsafe(COOKIE_BYTES), secrets.token_urlsafe(COOKIE_BYTES))
-        self._logins.put(login.cookie, login)
-        return login
-
-    def find(self, cookie: str) -> WebLogin | None:
-        return self._logins.get(cookie)
-
-    def log_out(self, cookie: str) -> None:
-        self._logins.pop(cookie)
-
-
-def _digest(secret: str) -> bytes:
-    return sha256(secret.encode("utf-8", "surrogatepass")).digest()
-
 
 LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 SOCKET_NAMES: Final = frozenset({"localhost", "wakeful"})
@@ -195,10 +110,10 @@ class Authenticator:
     """The owner's token, the open logins, and the rules. `host` and `port` are those of the TCP listener;
     None without one."""
 
-    def __init__(self, token: str, port: int | None, clock: Clock, host: str = "127.0.0.1") -> None:
+    def __init__(self, token: str, port: int | None, logins: Logins, host: str = "127.0.0.1") -> None:
         self.port = port
         self.url = f"{url_of(host, port)}/" if port is not None else None
-        self.logins = Logins(clock)
+        self.logins = logins
         self._token = token.encode()
         self._allowed_hosts = _allowed_hosts(host, port)
 
@@ -217,7 +132,7 @@ class Authenticator:
             self._check_write(credentials, proof, is_public=is_public)
         return proof
 
-    def login_of(self, cookie_header: str) -> WebLogin | None:
+    def login_of(self, cookie_header: str) -> OpenLogin | None:
         cookie = cookie_in(cookie_header, self.cookie_name)
         return self.logins.find(cookie) if cookie is not None else None
 
@@ -258,7 +173,7 @@ class Authenticator:
             raise WrongListener(how=how)
         if proof is AuthMethod.COOKIE and not is_public:
             login = self.login_of(credentials.cookie)
-            if login is None or not hmac.compare_digest(credentials.csrf.encode(), login.csrf.encode()):
+            if login is None or not login.has_csrf(credentials.csrf):
                 raise CsrfNeeded
         if credentials.content_type.partition(";")[0].strip().lower() != "application/json":
             raise NotJson

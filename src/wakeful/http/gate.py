@@ -8,18 +8,20 @@ connections it opens. A right credential never waits.
 
 import asyncio
 import re
+from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 from msgspec import Struct
+from uvicorn.protocols.utils import ClientDisconnected
 
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OwnError, WakefulError
 from wakeful.http.access_log import AccessLog, AccessRecord
 from wakeful.http.asgi import AUTH_METHOD, PEER, App, Message, Receive, Scope, Send
-from wakeful.http.auth import WEBSOCKET, Authenticator, ListenerKind, credentials_of
+from wakeful.http.auth import WEBSOCKET, Authenticator, AuthMethod, ListenerKind, credentials_of
 from wakeful.http.caller import CallerCheck
 from wakeful.http.errors import (
     MEDIA_TYPE,
@@ -111,6 +113,8 @@ _PATH: Final = re.compile(
     rb"|%(?:[01][0-9A-F]|2[0-9A-C]|3[A-F]|40|5[BDE]|60|7[BCDF]|[8-9A-F][0-9A-F]))+)+"
 )
 _READ_METHODS: Final = frozenset({"GET", "HEAD"})
+# RFC 6455: "policy violation".
+LOGGED_OUT_CODE: Final = 1008
 
 _CONTENT_SECURITY_POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -173,6 +177,8 @@ class Gate:
             raise
         if method == WEBSOCKET:
             parse_query(scope["query_string"], {})
+            if scope[AUTH_METHOD] is AuthMethod.COOKIE:
+                reply.is_allowed = lambda: self._authenticator.login_of(credentials.cookie) is not None
         elif method == "HEAD":
             # Routed as GET; the server still sees HEAD and leaves the body out.
             scope = {**scope, "method": "GET"}
@@ -250,6 +256,8 @@ class _Reply:
 
     def __init__(self, send: Send, listener: ListenerKind) -> None:
         self.status = 0
+        # Whether the login that opened a WebSocket is still open.
+        self.is_allowed: Callable[[], bool] = _always
         self._send = send
         self._extra = _BROWSER_HEADERS if listener is ListenerKind.TCP else ()
 
@@ -284,6 +292,9 @@ class _WebSocketReply(_Reply):
     async def __call__(self, message: Message) -> None:
         if message["type"] == "websocket.accept":
             self.status = 101
+        elif message["type"] == "websocket.send" and not self.is_allowed():
+            await self._send({"type": "websocket.close", "code": LOGGED_OUT_CODE})
+            raise ClientDisconnected
         await self._send(message)
 
     async def refuse(self, error: WakefulError) -> None:
@@ -291,6 +302,10 @@ class _WebSocketReply(_Reply):
             await self._send_problem("websocket.http", error)
         elif isinstance(error, ShuttingDown):
             await self._send({"type": "websocket.close", "code": 1012})
+
+
+def _always() -> bool:
+    return True
 
 
 _REPLY_OF_SCOPE: Final = {"http": _Reply, "websocket": _WebSocketReply}

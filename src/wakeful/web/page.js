@@ -21,7 +21,7 @@ const UNPROVEN_MS_MAX = 25000;
 // What is not pushed is asked for again this long after a change.
 const SETTLED_MS = 700;
 const ANNOUNCED_MAX = 3;
-const LOGIN_OVER = "Session expired (Wakeful restarted, or a week has passed).";
+const LOGIN_OVER = "Session expired: a week has passed, or this login was ended.";
 
 const roster = new Roster();
 let overview = null;

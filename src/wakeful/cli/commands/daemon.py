@@ -11,14 +11,17 @@ import subprocess
 import sys
 import time
 import webbrowser
+from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 import click
 import msgspec
+from msgspec import Struct
 
 from wakeful.cli.options import Number, WholeNumber, json_option
-from wakeful.cli.output import print_json, print_line, print_line_now
+from wakeful.cli.output import print_answer, print_json, print_line, print_line_now
 from wakeful.cli.settings import config_arguments, load_settings
 from wakeful.client.client import DaemonClient, own_daemon
 from wakeful.config.paths import StatePaths
@@ -181,11 +184,46 @@ def down() -> int:
     return 0
 
 
+class _LoginLine(Struct, frozen=True):
+    """What the list of logins shows of each."""
+
+    id: str
+    started_at: str
+    expires_at: str
+    untrusted: str
+
+
+class _LoginLines(Struct, frozen=True):
+    """The answer of `/api/logins`."""
+
+    logins: list[_LoginLine]
+
+
+class _Revoked(Struct, frozen=True):
+    """The answer of `/api/logins/revoke`."""
+
+    revoked: int
+
+
 @click.command("open", epilog="Example: wakeful open --browser")
 @click.option("--browser", is_flag=True, help="Also open the link in a browser.")
+@click.option("--list", "listed", is_flag=True, help="List the browsers that are logged in.")
+@click.option("--revoke", metavar="ID", help="Log out the browser with this ID of the list, or `all`.")
 @json_option
-def open_page(*, browser: bool, as_json: bool) -> int:
-    """Print a link to the web page. It works once, within ten minutes."""
+def open_page(*, browser: bool, listed: bool, revoke: str | None, as_json: bool) -> int:
+    """Print a link to the web page. It works once, within ten minutes.
+
+    A login lasts for seven days, also when the daemon restarts.
+    """
+    if revoke is not None:
+        order = {} if revoke == "all" else {"id": revoke}
+        return print_answer(
+            own_daemon().post("/api/logins/revoke", msgspec.json.encode(order)),
+            _revoked_lines,
+            as_json=as_json,
+        )
+    if listed:
+        return print_answer(own_daemon().get("/api/logins"), _login_lines, as_json=as_json)
     answer = own_daemon().post("/api/login-codes")
     link = str(decode_json(answer.body, dict[str, object])["url"])
     if as_json:
@@ -198,6 +236,23 @@ def open_page(*, browser: bool, as_json: bool) -> int:
             del os.environ[name]
         webbrowser.open(link)
     return 0
+
+
+def _login_lines(body: bytes) -> Iterator[str]:
+    logins = decode_json(body, _LoginLines).logins
+    if not logins:
+        yield "no browser is logged in"
+    for login in logins:
+        since, until = (
+            f"{datetime.fromisoformat(stamp).astimezone():%Y-%m-%d %H:%M}"
+            for stamp in (login.started_at, login.expires_at)
+        )
+        yield f"{login.id}  since {since}, until {until}  {login.untrusted or 'unknown browser'}"
+
+
+def _revoked_lines(body: bytes) -> Iterator[str]:
+    count = decode_json(body, _Revoked).revoked
+    yield "1 browser logged out" if count == 1 else f"{count} browsers logged out"
 
 
 @click.command(epilog="Example: wakeful demo --seconds 30")

@@ -3,10 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from wakeful.core.clock import Clock, iso
-from wakeful.http.auth import CODE_SECONDS_MAX, LOGIN_SECONDS_MAX, Authenticator, cookie_in
+from wakeful.http.auth import Authenticator, cookie_in
 from wakeful.http.errors import LoginCodeWrong, PageNotServed
 from wakeful.http.gate import FailureLimiter, caller_of
+from wakeful.http.logins import CODE_SECONDS_MAX, LOGIN_SECONDS_MAX, LoginRecord
 from wakeful.http.responses import (
     Acknowledgement,
     EncodedResponse,
@@ -15,9 +18,27 @@ from wakeful.http.responses import (
     LoginRequest,
     encode_response,
 )
-from wakeful.http.routing import HttpRequest, Route, post
+from wakeful.http.routing import HttpRequest, Route, get, post
 
 _COOKIE: Final = "{name}={value}; HttpOnly; SameSite=Strict; Path=/; Max-Age={seconds:.0f}"
+
+
+class LoginList(Struct, frozen=True):
+    """The open logins of the page, the oldest first."""
+
+    logins: list[LoginRecord]
+
+
+class LoginRevocation(Struct, frozen=True, forbid_unknown_fields=True):
+    """The id of the login to end; without one, every login and every unused link."""
+
+    id: str | None = None
+
+
+class RevokedLogins(Struct, frozen=True):
+    """How many logins were ended."""
+
+    revoked: int
 
 
 class LoginRoutes:
@@ -37,6 +58,8 @@ class LoginRoutes:
         return (
             post("/api/login", self.log_in, LoginAnswer, body=LoginRequest),
             post("/api/logout", self.log_out, Acknowledgement),
+            get("/api/logins", self.logins, LoginList),
+            post("/api/logins/revoke", self.revoke, RevokedLogins, body=LoginRevocation),
             post("/api/login-codes", self.new_code, LoginCode, status=201),
             post("/api/decisions", self.may_decide, Acknowledgement),
             post("/api/shutdown", self.shut_down, Acknowledgement, status=202),
@@ -45,7 +68,8 @@ class LoginRoutes:
     async def log_in(self, request: HttpRequest[LoginRequest]) -> EncodedResponse[LoginAnswer]:
         """Exchange a one-time code for a login: a cookie, and the value for the x-wakeful-csrf header."""
         try:
-            login = self._authenticator.logins.log_in(request.input.code)
+            browser = request.header(b"user-agent") or ""
+            login = await self._authenticator.logins.log_in(request.input.code, browser)
         except LoginCodeWrong:
             await self._failure_limiter.delay(caller_of(request.scope))
             raise
@@ -54,8 +78,18 @@ class LoginRoutes:
     async def log_out(self, request: HttpRequest[None]) -> EncodedResponse[Acknowledgement]:
         cookie = cookie_in(request.header(b"cookie") or "", self._authenticator.cookie_name)
         if cookie is not None:
-            self._authenticator.logins.log_out(cookie)
+            await self._authenticator.logins.log_out(cookie)
         return encode_response(Acknowledgement(done=True), headers=self._cookie("", 0))
+
+    async def logins(self, _request: HttpRequest[None]) -> EncodedResponse[LoginList]:
+        """The open logins of the page."""
+        return encode_response(LoginList(self._authenticator.logins.records()))
+
+    async def revoke(self, request: HttpRequest[LoginRevocation]) -> EncodedResponse[RevokedLogins]:
+        """End one login by its id, or all of them. Their pages are logged out at once. Needs a person."""
+        logins, login_id = self._authenticator.logins, request.input.id
+        count = await (logins.revoke_all() if login_id is None else logins.revoke(login_id))
+        return encode_response(RevokedLogins(count))
 
     async def new_code(self, _request: HttpRequest[None]) -> EncodedResponse[LoginCode]:
         """A new one-time code for the page, valid for ten minutes."""
