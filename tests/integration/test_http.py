@@ -29,7 +29,14 @@ from wakeful.judging.session_record import HealthView, SessionRecord
 from wakeful.reports.model import Report
 from wakeful.sessions.registry import Query
 from wakeful.views.incidents import IncidentList
-from wakeful.views.records import CallList, Conversation, CriticalEventList, EventList, Overview, SessionList
+from wakeful.views.records import (
+    CallList,
+    ConversationPart,
+    CriticalEventList,
+    EventList,
+    Overview,
+    SessionList,
+)
 
 ONE = "/api/sessions/claude-working"
 SHAPES: dict[str, type] = {
@@ -46,8 +53,8 @@ SHAPES: dict[str, type] = {
     "/api/sessions/killed/why": Explanation,
     f"{ONE}/events": EventList,
     f"{ONE}/calls": CallList,
-    f"{ONE}/messages": Conversation,
-    f"{ONE}/messages?after=12-0&limit=500": Conversation,
+    f"{ONE}/messages": ConversationPart,
+    f"{ONE}/messages?after=12-0&limit=500": ConversationPart,
     f"{ONE}/wait?until=prompting": SessionWait,
     "/api/sessions/killed/inspect": SessionInspection,
     "/api/sessions/asking/status": SessionStatus,

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from wakeful.views.records import Conversation, MessageRecord
+from wakeful.views.records import ConversationPart, MessageRecord
 
 
 def join_messages(
-    known: Sequence[MessageRecord], part: Conversation, count_max: int
+    known: Sequence[MessageRecord], part: ConversationPart, count_max: int
 ) -> tuple[MessageRecord, ...]:
     """The newest messages after the next part was read; the end of a call is added to its beginning."""
     messages = list(known) if part.continued else []

@@ -17,7 +17,7 @@ from wakeful.judging.events import (
 )
 from wakeful.sources.log_source import LogExcerpt
 from wakeful.views.calls import OpenCallEnd, ended_call, join_calls, left_open
-from wakeful.views.records import Conversation, MessageRecord, MessageText
+from wakeful.views.records import ConversationPart, MessageRecord, MessageText
 
 MESSAGES_MAX: Final = 500
 # Some screens of a terminal.
@@ -27,12 +27,12 @@ _INTERRUPTED: Final = "The turn was interrupted."
 
 def conversation_of(
     excerpt: LogExcerpt | None, limit: int, still_open: OpenCallEnd = left_open
-) -> Conversation:
+) -> ConversationPart:
     """The newest `limit` texts and calls of an excerpt."""
     if excerpt is None:
-        return Conversation((), "", False)
+        return ConversationPart((), "", False)
     messages = [*_messages(excerpt.events, still_open)]
-    return Conversation(tuple(messages[-limit:]), excerpt.cursor, excerpt.is_continued)
+    return ConversationPart(tuple(messages[-limit:]), excerpt.cursor, excerpt.is_continued)
 
 
 def _messages(events: list[Event], still_open: OpenCallEnd) -> Iterator[MessageRecord]:

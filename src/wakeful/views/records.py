@@ -115,7 +115,7 @@ class MessageRecord(Struct, frozen=True):
     call: CallRecord | None = None
 
 
-class Conversation(Struct, frozen=True):
+class ConversationPart(Struct, frozen=True):
     """What was said and called, oldest first. Pass `cursor` as `after` to go on.
 
     `continued`: it follows the part that ended at the given cursor; otherwise it replaces everything read before.

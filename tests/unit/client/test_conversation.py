@@ -2,7 +2,7 @@
 
 from wakeful.client.conversation import join_messages
 from wakeful.judging.events import Speaker
-from wakeful.views.records import CallEnd, CallRecord, CallText, Conversation, MessageRecord, MessageText
+from wakeful.views.records import CallEnd, CallRecord, CallText, ConversationPart, MessageRecord, MessageText
 
 
 def said(text: str) -> MessageRecord:
@@ -16,8 +16,8 @@ def called(call_id: str, tool: str, end: CallEnd, result: str = "") -> MessageRe
     return MessageRecord(at, Speaker.AGENT, MessageText(""), call_id, call)
 
 
-def part(*messages: MessageRecord, continued: bool = True) -> Conversation:
-    return Conversation(messages, "1-2", continued)
+def part(*messages: MessageRecord, continued: bool = True) -> ConversationPart:
+    return ConversationPart(messages, "1-2", continued)
 
 
 def test_what_follows_is_added_and_only_the_newest_stay() -> None:

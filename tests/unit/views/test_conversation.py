@@ -9,12 +9,12 @@ from wakeful.integrations.codex import rollout
 from wakeful.judging.events import Speaker
 from wakeful.sources.log_source import LogExcerpt
 from wakeful.views.conversation import TEXT_CHARS_MAX, conversation_of
-from wakeful.views.records import CallEnd, Conversation, MessageRecord
+from wakeful.views.records import CallEnd, ConversationPart, MessageRecord
 
 THREAD = "0199a1b2-0000-7000-8000-000000000001"
 
 
-def of_claude(*records: dict[str, Any], limit: int = 100) -> Conversation:
+def of_claude(*records: dict[str, Any], limit: int = 100) -> ConversationPart:
     reader, events = transcript.TranscriptReader(), []
     for record in records:
         line = json.dumps(record).encode()
@@ -22,7 +22,7 @@ def of_claude(*records: dict[str, Any], limit: int = 100) -> Conversation:
     return conversation_of(LogExcerpt(events, "7-100", is_continued=True), limit)
 
 
-def of_codex(*records: tuple[str, dict[str, Any]]) -> Conversation:
+def of_codex(*records: tuple[str, dict[str, Any]]) -> ConversationPart:
     reader, events = rollout.RolloutReader(), []
     for kind, payload in records:
         line = json.dumps(
@@ -32,7 +32,7 @@ def of_codex(*records: tuple[str, dict[str, Any]]) -> Conversation:
     return conversation_of(LogExcerpt(events, "", is_continued=False), 100)
 
 
-def spoken(found: Conversation) -> list[tuple[str, str]]:
+def spoken(found: ConversationPart) -> list[tuple[str, str]]:
     return [(message.by, words(message)) for message in found.messages]
 
 
@@ -144,7 +144,7 @@ def test_only_the_newest_are_given() -> None:
 
 
 def test_a_session_without_a_log_has_no_conversation() -> None:
-    assert conversation_of(None, 10) == Conversation((), "", continued=False)
+    assert conversation_of(None, 10) == ConversationPart((), "", continued=False)
 
 
 def test_lines_that_cannot_be_read_have_no_texts() -> None:

@@ -29,7 +29,14 @@ from wakeful.sessions.registry import LIMIT_MAX, Query
 from wakeful.sessions.repair import Repair, Repairs
 from wakeful.views.calls import CALLS_MAX
 from wakeful.views.conversation import MESSAGES_MAX
-from wakeful.views.records import CallList, Conversation, EventList, Overview, SessionList, SessionMatchList
+from wakeful.views.records import (
+    CallList,
+    ConversationPart,
+    EventList,
+    Overview,
+    SessionList,
+    SessionMatchList,
+)
 from wakeful.views.sessions import SessionQueries
 
 WAIT_SECONDS_MAX = 3600
@@ -98,7 +105,7 @@ class SessionRoutes:
             get(f"{one}/why", self.why, Explanation),
             get(f"{one}/events", self.events, EventList, query=EventQuery),
             get(f"{one}/calls", self.calls, CallList, query=CallQuery),
-            get(f"{one}/messages", self.messages, Conversation, query=MessageQuery),
+            get(f"{one}/messages", self.messages, ConversationPart, query=MessageQuery),
             get(f"{one}/wait", self.wait, SessionWait, query=WaitQuery),
         )
 
@@ -153,7 +160,7 @@ class SessionRoutes:
         """The newest tool calls of one session, oldest first, redacted."""
         return EncodedResponse(await self._queries.calls(request.id, limit=request.input.limit))
 
-    async def messages(self, request: HttpRequest[MessageQuery]) -> EncodedResponse[Conversation]:
+    async def messages(self, request: HttpRequest[MessageQuery]) -> EncodedResponse[ConversationPart]:
         """The newest texts and calls of one session, oldest first, redacted; with `after`, those since a cursor."""
         given = request.input
         return EncodedResponse(await self._queries.messages(request.id, after=given.after, limit=given.limit))
