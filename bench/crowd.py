@@ -54,7 +54,7 @@ def _idlers(room: Room, logs: list[Path]) -> Iterator[None]:
     """A living process for each of these logs, as the registry tells it."""
     names = room.path / "conversations"
     names.write_text("\n".join(path.stem for path in logs))
-    # A registry entry counts only for a process that runs the client, which is told by its name.
+    # A registry entry counts only for a process that runs the client, recognised by its name.
     program = room.path / "bin" / "claude"
     program.parent.mkdir()
     program.symlink_to(Path(__file__).with_name("idlers.py"))

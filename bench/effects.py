@@ -32,7 +32,7 @@ MADE: Final = "<!-- made by `python -m bench.effects --write` from src/wakeful/e
 INTRODUCTION: Final = """
 # Effects of an interrupted call
 
-When a session dies inside a tool call, nobody knows how far the call came. What may be done next depends on where it
+When a session dies inside a tool call, it is unknown how far the call got. What may be done next depends on where it
 could have left something half done: `local` work can be looked at and done again; `remote` work may have reached
 other people and cannot be taken back; `unknown` is treated as remote. A call has the class of its worst part.
 

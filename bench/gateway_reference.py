@@ -41,7 +41,7 @@ EVICTIONS = {
     EvictionReason.IDLE_TTL: "idle for `conversation.idle_ttl_minutes`",
     EvictionReason.LRU_LIMIT: "idle longest when another key needed room",
     EvictionReason.RESTART: "brought back; what waits is kept",
-    EvictionReason.STOP: "somebody stopped it; what waits is dropped and said",
+    EvictionReason.STOP: "a person stopped it; waiting messages are dropped, and their senders are informed",
     EvictionReason.STOP_ALL: "everything was stopped",
 }
 
@@ -118,7 +118,7 @@ def _classifier() -> Iterator[str]:
         "Closed, and never renamed. `auth_required` and `usage_limited` are pattern keys beside a category: neither is",
         "ever answered with a restart.",
         "",
-        "| category | when | what the user is told |",
+        "| category | when | what the user reads |",
         "|---|---|---|",
     )
     yield from (f"| `{each}` | {MEANINGS[each]} | {USER_TEXTS[each]} |" for each in Category)
@@ -157,7 +157,7 @@ def _pool() -> Iterator[str]:
         "# Pool",
         "",
         f"{limits.active_max} sessions at most, {limits.idle_seconds / 60:.0f} min of idleness, one queue of {limits.queue_max} for each key.",
-        "A busy one is never evicted for another: a new key waits until somebody is idle.",
+        "A busy one is never evicted for another: a new key waits until one is idle.",
         "",
         "| evictionReason | when |",
         "|---|---|",
@@ -202,7 +202,7 @@ def _access() -> Iterator[str]:
     yield from (
         "# Access",
         "",
-        f"An empty `gateway.allow` is nobody. A pairing code has {CODE_CHARS} signs ({5 * CODE_CHARS} bits), {TRIES_MAX} tries and",
+        f"An empty `gateway.allow` allows no one. A pairing code has {CODE_CHARS} signs ({5 * CODE_CHARS} bits), {TRIES_MAX} tries and",
         f"{PAIRING_SECONDS / 60:.0f} minutes. A permission question offers {choices}; without an answer it is denied.",
         "",
         "| a press that is | reads |",

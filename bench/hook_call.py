@@ -33,7 +33,7 @@ def measure(stage: Stage) -> list[Figure]:
     ours, bare = (median(each) for each in zip(*pairs, strict=True))
     measured = (
         f"a report of {len(json.dumps(_report()))} bytes through `/bin/sh` into the spool {milliseconds(ours)}, `/bin/true` "
-        f"{milliseconds(bare)} (medians of {calls}, in turns); calls that ask nobody have no hook"
+        f"{milliseconds(bare)} (medians of {calls}, in turns); calls that ask nothing have no hook"
     )
     return [Figure(ROW, measured, ours / bare, 3.0)]
 

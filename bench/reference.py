@@ -214,7 +214,7 @@ def commands() -> str:
         "",
         "Exit codes: 0 fine; 1 the answer is no; 2 the operator's mistake; 3 the world's;",
     ]
-    lines += ["4 a bug of ours; 5 unknown; 6 (`session wait` only) a person is needed.", ""]
+    lines += ["4 a bug in Wakeful; 5 unknown; 6 (`session wait` only) a person is needed.", ""]
     for context in command_contexts(root):
         lines += [f"## `{context.command_path}`", "", "```", context.command.get_help(context), "```", ""]
     return "\n".join(lines)
@@ -241,7 +241,7 @@ def healing() -> str:
     """What is done about a trouble: the rules of the plan in their order."""
     lines = [MADE, "# What is done about a trouble", ""]
     lines += [
-        "The first rule that has an answer decides; nobody acts without it. Steps, from the gentlest: "
+        "The first rule that has an answer decides; nothing acts without it. Steps, from the gentlest: "
         + ", ".join(f"`{step}`" for step in PlanStep)
         + ".",
         "",
@@ -312,7 +312,7 @@ def recovery() -> str:
         "# What becomes of a step that was cut off",
         "",
         "The first rule that fits decides; empty means anything. `living` is the second table. Whatever would be run",
-        f"again was cut off {ATTEMPTS_MAX} times at most; after that somebody is asked.",
+        f"again was cut off {ATTEMPTS_MAX} times at most; after that a person is asked.",
         "",
         "| | last action | process | effects | key | other side says | then | because |",
         "|---|---|---|---|---|---|---|---|",
@@ -398,8 +398,8 @@ def wake() -> str:
         "# Who may be woken",
         "",
         f"A wake is refused before any work with exactly one of {len(IneligibilityReason)} reasons, of which one has two rules. The first rule",
-        "that speaks is the answer: first whether Wakeful may touch the session at all, then what lasts until somebody",
-        "changes it, then how the session is, then what passes by itself, and last what only an attempt shows.",
+        "that applies is the answer: first whether Wakeful may touch the session at all, then what lasts until a person",
+        "changes it, then the session's condition, then what passes by itself, and last what only an attempt shows.",
         "",
         "| | reason | when | in the session's record |",
         "|---|---|---|---|",
@@ -411,8 +411,8 @@ def wake() -> str:
     lines += [
         "",
         "`eligible_for_wake` and `ineligibility_reason` of a session's record are the same function over what the session",
-        "and the configuration say. What HEARTBEAT.md, the hour and earlier wakes add is told by",
-        "`wakeful agent heartbeat status NAME` and `wakeful session inspect ID`, at the moment they are asked: no edit of",
+        "and the configuration say. HEARTBEAT.md, the hour and earlier wakes come on top:",
+        "`wakeful agent heartbeat status NAME` and `wakeful session inspect ID` show them at that moment. No edit of",
         "a file and no clock changes a record.",
         "",
     ]

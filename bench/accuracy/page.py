@@ -26,7 +26,7 @@ _TO_REACH: Final = (
 _NOT_COVERED: Final = """\
 ## What these figures do not say
 
-- The recordings ended in a commit. How often a working agent goes wrong in ways nobody planted is not measured.
+- The recordings ended in a commit. How often a working agent goes wrong in ways that were not planted is not measured.
 - Planted faults are clean, and due where our own documented rules say: a recall of 1 says that nothing around them in real
   sessions hides them, not that every real loop looks like one of these.
 - Codex opens a turn some milliseconds before it asks the model. No hang is planted there: such a log looks like a command
@@ -40,7 +40,7 @@ _NOT_COVERED: Final = """\
 - Not planted: other ways to run away, `poisoned_conversation`, `never_started`, `usage_limited`, `auth_required`, `twin_processes`,
   `reader_drift`, the same words over and over, a poll that never changes. The labelled cases and unit tests hold those.
 - The peers' rules are written again from what they publish (`bench/accuracy/peers.py`). A flag of theirs counts as found
-  whatever the fault was and however late within an hour; flags before a declared timeout has passed count for nobody.
+  whatever the fault was and however late within an hour; flags before a declared timeout has passed do not count.
 """
 
 

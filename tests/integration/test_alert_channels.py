@@ -343,7 +343,7 @@ async def test_a_daemon_that_cannot_judge_does_not_ping(
 
 
 def _start_ping(daemon: Daemon) -> asyncio.Task[None]:
-    run = next(run for run, consequence in daemon.healing.tasks() if consequence == "nobody is pinged")
+    run = next(run for run, consequence in daemon.healing.tasks() if consequence == "no ping is sent")
     return asyncio.create_task(run())
 
 

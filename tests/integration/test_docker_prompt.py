@@ -90,7 +90,7 @@ def test_nobody_types_over_a_draft_or_into_another_container(
     refused = deliver(speaker, hosted, "hello")
     assert (refused.outcome, refused.words) == (
         ActionOutcome.DECLINED,
-        "somebody's draft stands in its input line",
+        "a person's draft is in its input line",
     )
     in_container(docker_engine, "tmux", "send-keys", "-t", "agent:0", "C-u")
     stranger = replace(hosted, process=proc.identify(1))

@@ -112,7 +112,7 @@ def test_a_mute_is_listed_until_it_ends(doors: HttpFixture, owner: httpx.Client)
         "kind": "session",
         "value": "claude-working",
         "until": "2027-01-15T10:00:00.000Z",
-        "by": "somebody over HTTP",
+        "by": "a client over HTTP",
         "reason": "",
     }
     assert (made.status_code, made.json()) == (201, muted)

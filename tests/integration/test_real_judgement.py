@@ -190,7 +190,7 @@ def test_a_tool_that_never_returns_is_wedged(watching: RunningDaemon, claude: Su
     why = session.why()
     assert why["fired"][0]["evidence"] == [
         "such a call comes back within 5 s",
-        "its permission mode is headless: it asks nobody",
+        "its permission mode is headless: it never asks",
     ]
     assert {rung["rung"]: rung["hold"] for rung in why["ladder"]}["progress"] == "broken"
 

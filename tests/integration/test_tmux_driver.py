@@ -330,7 +330,7 @@ def test_a_menu_nobody_knows_never_gets_an_enter(stage: Stage) -> None:
     result = stage.deliver(managed, "yes please")
     assert (result.outcome, result.words) == (
         ActionOutcome.DECLINED,
-        "somebody's draft stands in its input line",
+        "a person's draft is in its input line",
     )
     stage.server.tmux("send-keys", "-R", "-t", "=bot:")
     result = stage.deliver(managed, "yes please")
@@ -537,7 +537,7 @@ def test_a_command_is_typed_into_a_shell_that_waits(stage: Stage, shell: tuple[s
     assert "is not in" in resume(replace(request, cwd="/proc")).words
     type_in("-l", "echo >")
     stage.wait_for_text("echo >")
-    assert resume().words == "somebody's draft stands in its input line"
+    assert resume().words == "a person's draft is in its input line"
     type_in("C-u")
     type_in("-l", "sleep 600 &")
     type_in("Enter")

@@ -19,23 +19,6 @@ BANNED: Final = re.compile(
 )
 # Text that no person of this project writes, and the table of words that were replaced.
 NOT_PROSE: Final = frozenset({"docs/reference/recovery-tried.md", "docs/glossary.md"})
-# Pages that still have such words. Take a page out when it is rewritten; add none.
-NOT_YET: Final = frozenset(
-    {
-        "docs/accuracy.md",
-        "docs/reference/commands.md",
-        "docs/reference/effects.md",
-        "docs/reference/event-log.md",
-        "docs/reference/gateway.md",
-        "docs/reference/healing.md",
-        "docs/reference/health-writers.md",
-        "docs/reference/http.md",
-        "docs/reference/recovery.md",
-        "docs/reference/session-record.md",
-        "docs/reference/wake.md",
-        "docs/speed.md",
-    }
-)
 
 
 def banned_in(text: str) -> list[str]:
@@ -106,24 +89,14 @@ def test_the_messages_of_errors_are_plain() -> None:
     assert {place: found for place, text in messages.items() if (found := banned_in(text))} == {}
 
 
-@pytest.mark.parametrize("folder", ["cli", "config", "reports"])
-def test_what_the_command_line_prints_is_plain(folder: str) -> None:
-    """Also the comments of the configuration file."""
-    files = sorted((SOURCES / folder).rglob("*.py"))
-    assert files
+def test_what_the_source_prints_is_plain() -> None:
+    """Output, alerts, log lines, reasons and the comments of the configuration file."""
+    files = sorted(SOURCES.rglob("*.py"))
     found = [(path.name, hit) for path in files for text in printed_texts(path) for hit in banned_in(text)]
+    assert files
     assert found == []
 
 
 @pytest.mark.parametrize("name", list(page_names()))
 def test_a_page_is_plain(name: str) -> None:
-    """A page that was rewritten stays so, and leaves the list of those that were not."""
-    found = banned_in((ROOT / name).read_text())
-    if name in NOT_YET:
-        assert found, f"{name} is plain now: take it out of NOT_YET"
-    else:
-        assert found == []
-
-
-def test_the_list_of_pages_to_rewrite_names_pages() -> None:
-    assert {name for name in NOT_YET if not (ROOT / name).exists()} == set()
+    assert banned_in((ROOT / name).read_text()) == []

@@ -75,7 +75,7 @@ class CheckpointFiles:
             if checkpoint.kind is not CheckpointKind.JOURNAL:
                 self._own_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self._is_free(checkpoint):
-                raise FileExistsError(errno.EEXIST, "somebody else's file is in its place")
+                raise FileExistsError(errno.EEXIST, "a different file is in its place")
             with _open_folder(path.parent) as folder:
                 _replace(folder, path.name, to_markdown(checkpoint).encode("utf-8", "replace"))
         except OSError as error:

@@ -251,7 +251,7 @@ def from_markdown(text: str) -> Checkpoint:
 
 
 def _head(checkpoint: Checkpoint) -> Iterator[str]:
-    title = "somebody has to decide" if checkpoint.is_open else _STATE_TEXTS[checkpoint.state]
+    title = "a person has to decide" if checkpoint.is_open else _STATE_TEXTS[checkpoint.state]
     yield f"# Checkpoint {checkpoint.number}: {title}"
     yield ""
     yield _OPENING[checkpoint.kind]
@@ -286,9 +286,9 @@ def _choice_sections(choices: Iterable[CheckpointChoice]) -> Iterator[str]:
 
 
 _OPENING: Final = {
-    CheckpointKind.JOURNAL: "This program was cut off inside a step. Nothing of it is repeated before somebody decides.",
-    CheckpointKind.SESSION: "This agent was cut off inside a call. Nothing of it is repeated before somebody decides.",
-    CheckpointKind.QUEUE: "This attempt at a queued message ended. Nothing of it is repeated before somebody decides.",
+    CheckpointKind.JOURNAL: "This program was cut off inside a step. Nothing of it is repeated before a person decides.",
+    CheckpointKind.SESSION: "This agent was cut off inside a call. Nothing of it is repeated before a person decides.",
+    CheckpointKind.QUEUE: "This attempt at a queued message ended. Nothing of it is repeated before a person decides.",
 }
 _STATE_TEXTS: Final = {
     CheckpointState.CONTINUED: "continued",

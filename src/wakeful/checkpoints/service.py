@@ -287,7 +287,7 @@ def not_offered_error(checkpoint: Checkpoint, choice: ChoiceName) -> WakefulErro
         return _already_decided(checkpoint)
     offered = ", ".join(each.name for each in checkpoint.choices)
     rollback = choice is ChoiceName.ROLLBACK
-    reason = "nobody said how this could be undone" if rollback else "no step or call was cut off"
+    reason = "no way to undo this is known" if rollback else "no step or call was cut off"
     return NotOffered(number=checkpoint.number, choice=choice, reason=reason, offered=offered)
 
 

@@ -58,22 +58,22 @@ def queue_draft(
 
 
 def _queue_continue(calls: Sequence[InterruptedCall]) -> CheckpointChoice:
-    briefing = " The next attempt is told which calls were cut off and that each may have happened; it may do them again."
+    briefing = " The next attempt learns which calls were cut off and that each may have happened; it may do them again."
     return CheckpointChoice(ChoiceName.CONTINUE, f"its message is enqueued again.{briefing if calls else ''}")
 
 
 def _queue_done() -> CheckpointChoice:
     return CheckpointChoice(
         ChoiceName.DONE,
-        "you looked, and each of these calls has happened. Its message is enqueued again, and the next attempt is told"
-        " so and not to repeat them.",
+        "you looked, and each of these calls has happened. Its message is enqueued again, and the next attempt is"
+        " instructed not to repeat them.",
     )
 
 
 def _queue_abort() -> CheckpointChoice:
     return CheckpointChoice(
         ChoiceName.ABORT,
-        "its job is marked as failed and its chat is told that it could not recover. Nothing is repeated and nothing is"
+        "its job is marked as failed and its chat reads that it could not recover. Nothing is repeated and nothing is"
         " undone.",
     )
 
@@ -94,7 +94,7 @@ def _not_begun(calls: Sequence[InterruptedCall]) -> Iterator[str]:
 def _continue(orphans: Sequence[Orphan]) -> CheckpointChoice:
     return CheckpointChoice(
         ChoiceName.CONTINUE,
-        "the conversation goes on. Its agent is told which calls were cut off and that each may have happened; it may"
+        "the conversation goes on. Its agent learns which calls were cut off and that each may have happened; it may"
         f" do them again.{_orphans_text(orphans, ' first')}",
     )
 
@@ -102,8 +102,8 @@ def _continue(orphans: Sequence[Orphan]) -> CheckpointChoice:
 def _done(orphans: Sequence[Orphan]) -> CheckpointChoice:
     return CheckpointChoice(
         ChoiceName.DONE,
-        "you looked, and each of these calls has happened. The conversation goes on, and its agent is told so and not"
-        f" to repeat them.{_orphans_text(orphans, ' first')}",
+        "you looked, and each of these calls has happened. The conversation goes on, and its agent is instructed"
+        f" not to repeat them.{_orphans_text(orphans, ' first')}",
     )
 
 

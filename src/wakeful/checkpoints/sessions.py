@@ -58,7 +58,7 @@ class SessionCheckpoints:
 
     async def record_abort(self, number: int) -> None:
         try:
-            await self._checkpoints.record(number, ChoiceName.ABORT, "whoever stopped it")
+            await self._checkpoints.record(number, ChoiceName.ABORT, "the person who stopped it")
         except AlreadyDecided:
             log.info("checkpoint %s was decided before its session was stopped", number)
         await self._checkpoints.mark_done(number)

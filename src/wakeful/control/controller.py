@@ -142,7 +142,7 @@ def pane_address_of(pane: Pane) -> PaneAddress:
     return PaneAddress(pane.socket, pane.target, pane.session, pane.process, pane.server)
 
 
-FENCED: Final = "somebody else has claimed this conversation since"
+FENCED: Final = "another process has claimed this conversation since"
 NOT_MANAGED_ANY_MORE: Final = "it is not managed any more: its start failed, or it was released"
 # The program that continues a conversation which Wakeful did not start, by provider.
 CLIENT_PROGRAMS: Final = {"claude": "claude", "codex": "codex"}

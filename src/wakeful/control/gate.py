@@ -34,7 +34,7 @@ from wakeful.judging.findings import State
 from wakeful.judging.session_record import safe
 from wakeful.storage.base import ActionOutcome, Conclusion, Intent, Store
 
-INTERRUPTED: Final = "Wakeful ended in the middle of it and nobody saw what it did"
+INTERRUPTED: Final = "Wakeful ended in the middle of it: its effect is unknown"
 
 
 class ActionKind(StrEnum):
@@ -351,7 +351,7 @@ class _Reconciler:
         if not purpose.prompt_chars:
             return ActionResult(ActionOutcome.CONFIRMED, words, managed)
         if prompted is None:
-            words = f"{words}; nobody saw whether it was given its prompt"
+            words = f"{words}; it is unknown whether it received its prompt"
             return ActionResult(ActionOutcome.UNVERIFIED, words, managed)
         is_sent = prompted.outcome is ActionOutcome.CONFIRMED
         outcome = ActionOutcome.CONFIRMED if is_sent else ActionOutcome.UNVERIFIED

@@ -249,7 +249,7 @@ class ManagedSessions:
                 # Another daemon on this store continues it: still managed, under its next epoch.
                 self._set(newer)
                 return
-            log.warning("%s was claimed by somebody else: not managed here any more", managed.session_id)
+            log.warning("%s was claimed by another process: no longer managed here", managed.session_id)
             await self._store.drop_managed_session(managed.session_id)
             self._forget(managed.session_id)
 

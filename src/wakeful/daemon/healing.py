@@ -259,12 +259,12 @@ class HealingComponents:
             yield self._mute_pause.follow, "pauses of other daemons are not heard"
             yield self._managed_sessions.follow, "what other daemons manage is not heard"
         yield self._journals.run, "journals are not recovered"
-        yield self._checkpoint_notifier.run, "nobody is told what waits for a decision"
+        yield self._checkpoint_notifier.run, "no alert is sent about what waits for a decision"
         if self.queue is not None:
             yield self.queue.run, "the queue is not watched"
         if self._config.alerts.ping_url:
             ping = Ping(self._config.alerts.ping_url, self._observer.clock, self._is_judging)
-            yield ping.run, "nobody is pinged"
+            yield ping.run, "no ping is sent"
 
     def _is_judging(self) -> bool:
         return not self._observer.failures.is_down(JUDGING)

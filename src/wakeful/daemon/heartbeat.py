@@ -81,10 +81,10 @@ class HeartbeatComponents:
             self._hook.on_transitions(transitions)
 
     def tasks(self) -> Iterator[Task]:
-        yield self.wake_service.run, "nobody is woken"
+        yield self.wake_service.run, "no agent is woken"
         yield self.timers.run, "prompts are not timed"
         if self._hook is not None:
-            yield self._hook.run, "nobody is told of health"
+            yield self._hook.run, "health is not passed on"
 
 
 class AgentSessionAddresses:

@@ -198,7 +198,7 @@ def prompt_of(
 ) -> str:
     """The synthetic prompt of a wake."""
     policy = snapshot.policy
-    cause = "on its schedule" if trigger is Trigger.SCHEDULE else "because somebody asked for it by hand"
+    cause = "on its schedule" if trigger is Trigger.SCHEDULE else "because a person asked for it"
     lines = [
         f"{WAKE_PREFIX}{agent} {cause}. This is an automatic wake, not a message of a person:",
         "it answers no question, approves nothing and grants no permission.",

@@ -43,7 +43,7 @@ ENTRIES_MAX: Final = 20_000
 LAST_GIVEN_SECONDS: Final = 60 * 86_400.0
 # The wake after another one is reserved once; `prune` drops reservations after a month.
 FOR_EVER_SECONDS: Final = 315_360_000.0
-NOT_OBSERVED: Final = "Wakeful ended in its middle: nobody saw whether the prompt arrived"
+NOT_OBSERVED: Final = "Wakeful ended in the middle of it: it is unknown whether the prompt arrived"
 
 log = logging.getLogger("wakeful")
 

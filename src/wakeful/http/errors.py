@@ -175,5 +175,5 @@ def problem_headers(error: WakefulError) -> dict[str, str]:
 
 def log_bug(error: BaseException) -> OwnError:
     """Log an internal error with its traceback; the caller gets an OwnError without details."""
-    _log.error("a request failed by a bug of ours", exc_info=error)
+    _log.error("a request failed because of a bug in Wakeful", exc_info=error)
     return OwnError()

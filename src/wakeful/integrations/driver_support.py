@@ -67,9 +67,9 @@ _WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 class WriteResult(StrEnum):
     WHOLE = "whole"
-    NO_READER = "nobody reads its input any more"
+    NO_READER = "its input is no longer read"
     FULL = "its input is full: it has not read for a while"
-    BUSY = "somebody else is writing to it"
+    BUSY = "another process is writing to it"
     # The next line would be appended to half of this one, so the input is removed.
     TORN = "it took half of the text and stopped reading: it can only be stopped and resumed"
 

@@ -177,7 +177,7 @@ def _parse_lock(content: bytes) -> _FoundLock:
         number = next(iter(content.split()), b"")
         pid = int(number) if number.isdigit() and len(number) < 10 else 0
         if not pid:
-            return _FoundLock("somebody it does not name; remove it if no recovery runs", has_ended=False)
+            return _FoundLock("a process it does not name; remove it if no recovery runs", has_ended=False)
         try:
             has_ended = proc.identify(pid) is None
         except proc.ProcessHidden:

@@ -104,7 +104,7 @@ RULES: Final = (
     RecoveryRule(
         StepAction.NEXT, "it is settled", last=frozenset({StepStatus.COMPLETED, StepStatus.CLEARED})
     ),
-    RecoveryRule(StepAction.STOP, "somebody aborted it", last=frozenset({StepStatus.ABORTED})),
+    RecoveryRule(StepAction.STOP, "it was aborted", last=frozenset({StepStatus.ABORTED})),
     RecoveryRule(StepAction.CHECKPOINT, "its undoing was cut off", last=frozenset({StepStatus.UNDOING})),
     RecoveryRule(
         StepAction.WAIT,
@@ -136,7 +136,7 @@ RULES: Final = (
     RecoveryRule(StepAction.RERUN, "it changes nothing", effects=frozenset({StepEffects.NONE})),
     RecoveryRule(
         StepAction.CHECKPOINT,
-        "nobody can tell whether its process still runs",
+        "it is unknown whether its process still runs",
         sight=frozenset({ProcessState.UNKNOWN}),
     ),
     RecoveryRule(
@@ -155,7 +155,9 @@ RULES: Final = (
         answer=frozenset({RemoteAnswer.ABSENT}),
     ),
     RecoveryRule(StepAction.RERUN, "its key makes twice the same as once", keyed=_KEYED),
-    RecoveryRule(StepAction.CHECKPOINT, "it may have changed something elsewhere, and nobody can tell"),
+    RecoveryRule(
+        StepAction.CHECKPOINT, "it may have changed something elsewhere, and that cannot be checked"
+    ),
 )
 
 STATUS_OF: Final[Mapping[StepAction, RecoveryStatus]] = {

@@ -72,7 +72,7 @@ class JournalDecisionExecutor:
             return DecisionOutcome(ActionOutcome.DECLINED, str(problem))
         if recovered.approval == ABORTED:
             return DecisionOutcome(
-                ActionOutcome.CONFIRMED, "the journal stays closed; `fresh=True` begins it anew"
+                ActionOutcome.CONFIRMED, "the journal stays closed; `fresh=True` starts it again"
             )
         if recovered.status is RecoveryStatus.OK:
             return DecisionOutcome(

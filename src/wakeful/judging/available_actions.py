@@ -213,7 +213,7 @@ def _revive_refusal(runtime: RuntimeState, verdict: Verdict) -> str:
     if code in _NOT_HELPED:
         return _NOT_HELPED[code]
     if verdict.agent is ProcessState.UNKNOWN:
-        return "nobody knows whether its process lives"
+        return "it is unknown whether its process lives"
     # A runaway is resumed once its progress ends, or by a rule of the operator.
     helps = code is FindingCode.RUNAWAY or MEANINGS[code, verdict.state].act is HealingAction.REVIVE
     return "" if helps else "a person has to look at it first"

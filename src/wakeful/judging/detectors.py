@@ -104,7 +104,7 @@ def _detect_failed_turn(facts: DetectorInput) -> Finding | None:
     if ends is None and _was_closed(facts, activity.phase_since):
         return None
     if ends is not None and ends.wall <= facts.now.wall:
-        summary = "the usage limit is over, and nobody has prompted it since"
+        summary = "the usage limit is over, and it has had no prompt since"
     evidence = (f"the limit ends at {iso(ends.wall)}",) if ends is not None else ()
     return Finding(code, activity.phase_since, summary, evidence, (activity.failure_message,))
 
@@ -187,7 +187,11 @@ def _detect_runaway(facts: DetectorInput) -> Finding | None:
         since, summary = too_many.since, too_many.summary
     else:
         return None
-    evidence = () if is_quiet(facts) else ("its progress is fresh: somebody is told, and nothing is stopped",)
+    evidence = (
+        ()
+        if is_quiet(facts)
+        else ("it made progress a moment ago: an alert is sent, and nothing is stopped",)
+    )
     return Finding(FindingCode.RUNAWAY, since, summary, evidence)
 
 
@@ -245,9 +249,9 @@ def _wedge_evidence(facts: DetectorInput, call: OpenCall) -> Iterator[str]:
     if call.limit_seconds is not None:
         yield f"such a call comes back within {call.limit_seconds:.0f} s"
     if mode in NEVER_ASKING_MODES:
-        yield f"its permission mode is {mode}: it asks nobody"
+        yield f"its permission mode is {mode}: it never asks"
     elif process is not None and process.status is not None:
-        yield f"its client says {process.status}: it asks nobody now"
+        yield f"its client says {process.status}: it asks nothing now"
     elif call.limit_seconds is None:
         yield "perhaps it asks for a permission"
 

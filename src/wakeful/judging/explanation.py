@@ -141,7 +141,7 @@ RULE_TEXTS: Final[Mapping[FindingCode, str]] = {
     FindingCode.RUNTIME_LOST: "what hosts the session can no longer be asked",
     FindingCode.READER_DRIFT: (
         "a known record lacks a field that is needed, or there is none of a turn beside {drift_records_min} unknown ones,"
-        " or a client that has just started shows a screen that nobody knows"
+        " or a client that has just started shows an unknown screen"
     ),
 }
 

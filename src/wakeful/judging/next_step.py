@@ -75,7 +75,7 @@ def _limit_step(
     if attach is not None:
         return attach, "only time helps: once the limit has ended, go to its pane and prompt it again"
     if send is not None:
-        return send, "only time helps, and nobody knows how much: this prompts it again"
+        return send, "only time helps, and it is unknown how much: this prompts it again"
     return inspect, "only time helps: once the limit has ended, prompt it again where it was started"
 
 

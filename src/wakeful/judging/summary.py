@@ -182,9 +182,9 @@ def _describe_unclear_end(activity: Activity, runtime: RuntimeState, verdict: Ve
     if runtime.written_after_at is not None:
         return "its log grew after its process had ended, and what wrote it was not seen"
     if verdict.agent is not ProcessState.DEAD:
-        return "nobody saw its process"
+        return "its process was never seen"
     if activity.may_be_out_of_budget:
-        return "its process ended within a turn: its budget is used up, or somebody ended it"
+        return "its process ended within a turn: its budget is used up, or a person ended it"
     return "its process ended, and no log says how"
 
 

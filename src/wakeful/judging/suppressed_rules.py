@@ -94,7 +94,7 @@ def _poison(facts: DetectorInput, code: FindingCode) -> Iterator[SuppressedRule]
         yield SuppressedRule(code, WaitKind.LIMIT, activity.limit_until, "a usage limit ends by itself")
     elif is_outage(activity):
         yield SuppressedRule(
-            code, "outage", None, "nobody answered: another conversation would not be answered either"
+            code, "outage", None, "there was no answer: another conversation would get none either"
         )
 
 

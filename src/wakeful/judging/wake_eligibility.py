@@ -87,7 +87,7 @@ class WakeRule(NamedTuple):
 
 RULES: Final = (
     WakeRule(IneligibilityReason.SESSION_NOT_FOUND, lambda f: not f.found,
-        "nobody of that name has a session"),
+        "no session has that name"),
     WakeRule(IneligibilityReason.SESSION_NOT_ATTACHABLE, lambda f: not f.reach.ours,
         "the session was found and never handed over, or the mode is observe"),
     WakeRule(IneligibilityReason.HEARTBEAT_DISABLED, lambda f: not f.reach.enabled or f.policy is PolicyState.DISABLED,
@@ -112,7 +112,7 @@ RULES: Final = (
     WakeRule(IneligibilityReason.SESSION_PROMPT_ACTIVE_RACE, lambda f: f.raced,
         "a prompt began between the decision and the delivery; nothing was sent"),
     WakeRule(IneligibilityReason.SYNTHETIC_PROMPT_FAILED, lambda f: f.failed,
-        "the prompt was not taken, or nobody saw whether it was"),
+        "the prompt was not accepted, or it is unknown whether it was"),
 )  # fmt: skip
 """In order of precedence: the first that applies is the answer."""
 

@@ -17,7 +17,7 @@ class HealthTrigger(StrEnum):
     SESSION = "a start, a resume, a stop, and the way to it opened, shut or lost"
     ACTIVITY = "what its log or its client's events say of a prompt"
     PRESENCE = "proof that its process lives, or has ended"
-    AGE = "idle, and nobody present for `session_health_stale_after`"
+    AGE = "idle, and no person present for `session_health_stale_after`"
     RESTART = "a daemon that starts, from evidence alone, before anybody is woken"
     VERDICT = "`judge()` over evidence of any kind"
 

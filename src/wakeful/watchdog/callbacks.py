@@ -131,8 +131,8 @@ class ChatSendResult(StrEnum):
     SENT = "sent"
     ALREADY_SENT = "already said"
     WILL_RETRY = "refused, will be sent again"
-    UNKNOWN = "nobody knows whether it arrived"
-    NO_RECIPIENT = "nobody to tell"
+    UNKNOWN = "it is unknown whether it arrived"
+    NO_RECIPIENT = "no recipient"
 
 
 class ChatSender:

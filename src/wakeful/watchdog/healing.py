@@ -58,7 +58,7 @@ CONFIRMED_SECONDS_MAX: Final = 1.0
 OTHERWISE_RETRIED: Final = "Wakeful retries its message once; after a second failure it gives up"
 OTHERWISE_WAITS: Final = "it waits for your decision"
 OTHERWISE_UNCHANGED: Final = "it stays as it is"
-NOT_ASKED_SUFFIX: Final = " (nobody was asked)"
+NOT_ASKED_SUFFIX: Final = " (no person was asked)"
 
 log = logging.getLogger("wakeful.watchdog")
 
@@ -370,7 +370,7 @@ class QueueHealer:
                 QueueSessionAlert(session_id, project_key, status, body, together, codes, filing.url)
             )
         except WorldError as problem:
-            log.warning("watchdog: nobody could be told of %s: %s", session_id, problem)
+            log.warning("watchdog: no alert could be sent about %s: %s", session_id, problem)
 
     async def _file(self, case: JudgedAttempt) -> FilingResult:
         session = case.watched.session

@@ -111,7 +111,7 @@ class RedisWatch:
     async def run(self) -> None:
         """Watch until cancelled; then close the connection."""
         if self._settings.active_projects is None:
-            log.info("watchdog: nobody said which projects are served, so message_unrouted is off")
+            log.info("watchdog: no projects are configured, so message_unrouted is off")
         try:
             while True:
                 due_at = self._clock.now().awake + self._settings.interval_seconds
@@ -261,6 +261,6 @@ class RedisWatch:
                 log.warning("watchdog: %s; it goes on looking", trouble)
                 await self._notifier.on_unreachable(self.jobs.address, trouble)
         except WorldError as problem:
-            log.warning("watchdog: nobody could be told: %s", problem)
+            log.warning("watchdog: no alert could be sent: %s", problem)
         if trouble is None and before is not None:
             log.warning("watchdog: %s answers again, and all is checked", self.jobs.address)

@@ -30,7 +30,10 @@ _END_TEXTS: Final = {
         "its jobs waited and none ran",
         "its jobs run again, or none waits",
     ),
-    CriticalEventKind.MESSAGE_UNROUTED: ("its messages waited and nobody served it", "none waits any more"),
+    CriticalEventKind.MESSAGE_UNROUTED: (
+        "its messages waited and no worker took them",
+        "none waits any more",
+    ),
 }
 
 

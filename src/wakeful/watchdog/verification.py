@@ -207,4 +207,4 @@ class RevivalVerifier:
                 QueueSessionAlert(revival.session_id, revival.project_key, MemberStatus.GIVEN_UP, body)
             )
         except WorldError as problem:
-            log.warning("watchdog: nobody could be told of %s: %s", revival.session_id, problem)
+            log.warning("watchdog: no alert could be sent about %s: %s", revival.session_id, problem)

@@ -51,7 +51,7 @@ export class Roster {
     };
   }
 
-  /** Who is there, counted once until somebody changes: {needing, managed, drifted, found, projects}. */
+  /** The sessions, counted once until one of them changes: {needing, managed, drifted, found, projects}. */
   census() {
     this.#census ??= counted(this.#rows.values());
     return this.#census;

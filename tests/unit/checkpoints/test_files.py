@@ -41,7 +41,7 @@ def test_a_decision_replaces_the_text_and_nothing_else_does(files: CheckpointFil
     assert read_checkpoint(path) == decided
     path.write_text("mine\n")
     assert asyncio.run(files.is_free(checkpoint())) is False
-    with pytest.raises(CheckpointNotWritten, match="somebody else's"):
+    with pytest.raises(CheckpointNotWritten, match="a different file"):
         asyncio.run(files.write(checkpoint()))
     assert path.read_text() == "mine\n"
 

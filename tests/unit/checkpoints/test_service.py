@@ -211,7 +211,7 @@ async def test_only_what_is_offered_can_be_chosen() -> None:
     """No rollback without an undo, and nothing about a checkpoint that is not there."""
     desk = CheckpointsFixture()
     number = (await desk.checkpoints.open(draft())).number
-    with pytest.raises(NotOffered, match="nobody said how this could be undone"):
+    with pytest.raises(NotOffered, match="no way to undo this is known"):
         await desk.checkpoints.decide(number, ROLLBACK, "ann")
     with pytest.raises(CheckpointNotFound):
         await desk.checkpoints.decide(99, CONTINUE, "ann")

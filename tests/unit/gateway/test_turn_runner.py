@@ -568,9 +568,7 @@ async def test_a_prompt_nobody_saw_arrive_is_not_waited_for(parts: GatewayParts)
         "one": ActionReply(
             ActionOutcome.UNVERIFIED, "it runs and has not answered yet", f"{parts.provider}-1"
         ),
-        "two": ActionReply(
-            ActionOutcome.INEFFECTIVE, "nobody reads its input any more", f"{parts.provider}-2"
-        ),
+        "two": ActionReply(ActionOutcome.INEFFECTIVE, "its input is no longer read", f"{parts.provider}-2"),
     }
     await parts.receive(message(1, "one", 1), message(2, "two", 2), seconds=6)
     # A user who reads that it could not be asked sends it again, and it may be done already.

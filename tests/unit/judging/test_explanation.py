@@ -224,7 +224,7 @@ def test_an_idle_client_whose_log_has_no_end_of_its_turn_is_not_called_done() ->
 def test_a_process_nobody_saw_is_unknown() -> None:
     """The sentence says unknown, and refers to the evidence."""
     answer = why([PROMPT], 9.0, RuntimeState())
-    assert answer.sentence == "unknown: nobody saw its process"
+    assert answer.sentence == "unknown: its process was never seen"
     assert answer.command == INSPECT
     assert rungs(answer)[LivenessLevel.AGENT_PROCESS] is LevelState.UNKNOWN
 

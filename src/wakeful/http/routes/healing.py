@@ -117,7 +117,7 @@ class HealingRoutes:
             return await self._queue.release(known, by)
         waits = await self._queue.waits(known)
         if waits is not None:
-            raise QueuedSessionHeld(shown=known, waits=f"is held: {waits}" if waits else "waits for nobody")
+            raise QueuedSessionHeld(shown=known, waits=f"is held: {waits}" if waits else "waits for no one")
         return None
 
     async def lost(self, _request: HttpRequest[None]) -> EncodedResponse[LostSessionList]:

@@ -28,7 +28,7 @@ from wakeful.views.sessions import SessionQueries
 _Text = Annotated[str, Meta(max_length=300)]
 _Seconds = Annotated[float, Meta(gt=0, le=MUTE_SECONDS_MAX)]
 # For a caller over HTTP that gives no name.
-UNNAMED_OPERATOR: Final = "somebody over HTTP"
+UNNAMED_OPERATOR: Final = "a client over HTTP"
 _MUTE_PROBLEMS: Final = PROBLEMS | {409: "There are too many mutes."}
 
 

@@ -105,7 +105,7 @@ LIST_MAX: Final = 1000
 KEY_CHARS_MAX: Final = 200
 # SQLite's integers end here.
 _SEQ_MAX: Final = 2**63 - 1
-_PROBLEMS: Final = PROBLEMS | {409: "Somebody else owns it."}
+_PROBLEMS: Final = PROBLEMS | {409: "Another process owns it."}
 
 
 class BadIdempotencyKey(OperatorError, code="bad-idempotency-key"):

@@ -238,7 +238,7 @@ class DockerRuntime:
             if refusal.status == 404:
                 raise ImageMissing(image=spec.image) from refusal
             if refusal.status == 409:
-                reason = "somebody else is starting it at this moment"
+                reason = "another process is starting it at this moment"
                 raise AgentAlreadyRunning(name=spec.name, reason=reason) from refusal
             raise
 

@@ -149,7 +149,7 @@ class AgentLaunch:
             raise CommandMissing(command=self._spec.command[0], where=where, reason=reason)
         if b"duplicate session" in ran.output:
             raise AgentAlreadyRunning(
-                name=self._spec.name, reason="somebody else started it at the same moment"
+                name=self._spec.name, reason="another process started it at the same moment"
             )
         if ran.exit_code != 0:
             reason = ran.text or f"it ended with {ran.exit_code}"

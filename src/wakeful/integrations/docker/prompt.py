@@ -34,7 +34,7 @@ _PASTE: Final = (
     'printf %s "$WAKEFUL_TEXT" | tmux -u load-buffer -b "$1" - &&'
     ' exec tmux -u paste-buffer -d -p -r -b "$1" -t "$2"'
 )
-_NO_PANE: Final = declined("nobody knows in which pane of its container it runs")
+_NO_PANE: Final = declined("it is unknown in which pane of its container it runs")
 
 
 class ContainerPromptDriver:

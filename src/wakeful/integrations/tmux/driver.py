@@ -202,7 +202,7 @@ _DIALOGS: Final[Mapping[type[InputReader], Callable[[Screen], StartDialog | None
     ClaudeInput: claude_dialog_on,
     CodexInput: codex_dialog_on,
 }
-_NO_PANE: Final = declined("nobody knows in which pane it runs")
+_NO_PANE: Final = declined("it is unknown in which pane it runs")
 # The daemon starts after this. A note that was not reconciled stays until something is typed into its pane.
 RECOVERY_SECONDS_MAX: Final = 10.0
 _NOT_CHECKED: Final = unverified("it is unknown whether the text was taken: too much was left to look at")
@@ -371,7 +371,7 @@ class TmuxDriver:
     async def stop(self, managed: ManagedSession) -> ActionResult:
         """End the agent, its tmux session if Wakeful made it, and its leftover tools."""
         if managed.process is None:
-            return declined("nobody knows its process")
+            return declined("its process is unknown")
         if proc.state_of(managed.process) is ProcessState.ALIVE and status_of(managed.process) == "busy":
             # An interrupted agent ends its own tools. One that cannot be interrupted is ended anyway.
             with suppress(TmuxFailed):
@@ -429,7 +429,7 @@ async def run_action(controller: PaneController, action: Awaitable[ActionResult]
     except TmuxFailed as problem:
         if not controller.may_have_typed:
             raise
-        return unverified(f"keys were sent, and then nobody could see what they did: {problem}")
+        return unverified(f"keys were sent, but their effect could not be seen: {problem}")
 
 
 def _checked_reader(request: StartRequest) -> InputReader:

@@ -58,7 +58,7 @@ _RESULT_BY_STATE: Final[Mapping[tuple[InputLineState, TypingStage | None], Actio
     (InputLineState.EMPTY, TypingStage.BEGUN): ineffective("the text was not typed, nothing was sent"),
     (InputLineState.EMPTY, TypingStage.ENTER): _SENT,
     (InputLineState.EMPTY, None): unverified(
-        "the text was typed and is gone: somebody sent it or removed it"
+        "the text was typed and is gone: a person sent it or removed it"
     ),
     (InputLineState.OTHER, None): unverified(
         "something else stands in the input line, which was left as it is"
@@ -130,7 +130,7 @@ class PaneController:
         if not is_in_front(self.process):
             return "something else is in front of the agent in its pane"
         if screen.in_mode:
-            return "somebody scrolls in its pane (copy mode)"
+            return "a person scrolls in its pane (copy mode)"
         if screen.synchronized:
             return "its pane is synchronized with others, which would get the keys too"
         return "its pane takes no input" if screen.input_off else None
@@ -270,7 +270,7 @@ class PaneController:
         draft = self.reader.draft(screen)
         if draft is None:
             return "no input line is shown in its terminal"
-        return "somebody's draft stands in its input line" if draft else None
+        return "a person's draft is in its input line" if draft else None
 
     async def _remove_partial_text(self, text: str) -> ActionResult:
         """The result for a text that did not appear: no Enter. A draft is removed only if it is a part of the text."""

@@ -122,7 +122,7 @@ def kept_options(program: str, words: Sequence[str], options: Mapping[str, Optio
         name, equals, _ = word.partition("=")
         takes = options.get(name)
         if takes is None:
-            advice = "Nobody here knows how many words follow it: resume by hand."
+            advice = "It is unknown how many words follow it: resume by hand."
             raise ArgumentRefused(program=program, argument=name, advice=advice)
         values = [] if equals else _take_values(left, _LEFT_OUT.get(takes, takes))
         if takes not in _LEFT_OUT:

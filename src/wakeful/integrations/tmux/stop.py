@@ -90,7 +90,7 @@ def stop_result(result: TerminationResult, swept: SweepResult, close_problem: st
     if result.sight is ProcessState.ALIVE:
         return ineffective(f"process {pid} still runs")
     if result.sight is ProcessState.UNKNOWN:
-        return unverified(f"nobody could see whether process {pid} ended")
+        return unverified(f"it could not be seen whether process {pid} ended")
     how = (
         f"ended by {result.signal.name} after {result.seconds:.1f} s" if result.signal else "was gone already"
     )
