@@ -44,6 +44,11 @@ from wakeful.sessions.health_fields import WRITERS, HealthTrigger
 
 DOCS = Path(__file__).parents[1] / "docs" / "reference"
 MADE = "<!-- made by `make docs` from the tables in src/wakeful; do not edit -->\n"
+_JSON_OPTION = re.compile(r"^  --json +Answer in JSON\. Same as -o json\.\n", re.MULTILINE)
+_COMMON_OPTION = re.compile(
+    f"{_JSON_OPTION.pattern}|^  -h, --help +Show this message and exit\\.\n?", re.MULTILINE
+)
+_NO_OPTIONS = re.compile(r"^Options:\n(?=\n|\Z)\n?", re.MULTILINE)
 
 
 def states() -> str:
@@ -214,10 +219,25 @@ def commands() -> str:
         "",
         "Exit codes: 0 fine; 1 the answer is no; 2 the operator's mistake; 3 the world's;",
     ]
-    lines += ["4 a bug in Wakeful; 5 unknown; 6 (`session wait` only) a person is needed.", ""]
+    lines += [
+        "4 a bug in Wakeful; 5 unknown; 6 (`session wait` only) a person is needed.",
+        "",
+        "Every command has `-h` and `--help`. `--json` answers in JSON, as `-o json` does.",
+        "",
+    ]
     for context in command_contexts(root):
-        lines += [f"## `{context.command_path}`", "", "```", context.command.get_help(context), "```", ""]
+        lines += [f"## `{context.command_path}`", "", "```", _own_help(context), "```", ""]
     return "\n".join(lines)
+
+
+def _own_help(context: click.Context) -> str:
+    """The help of a command without the options that many commands have in the same words."""
+    text = context.command.get_help(context)
+    usage, _, rest = text.partition("\n")
+    shortened = _COMMON_OPTION.sub("", rest)
+    if _JSON_OPTION.search(rest):
+        usage = usage.replace("[OPTIONS]", "[OPTIONS] [--json]")
+    return f"{usage}\n{_NO_OPTIONS.sub('', shortened)}"
 
 
 def command_contexts(
