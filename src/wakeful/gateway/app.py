@@ -334,7 +334,7 @@ class Gateway:
 
     def _views(self) -> Views:
         return Views(
-            breaker=self._guard.breaker,
+            breaker=self._guard.state,
             auth=lambda: [self.auth.mode(each) for each in self.auth.providers],
             host=lambda: format_reading(self.host_watch.reading),
             patterns=self._self_heal.patterns,
