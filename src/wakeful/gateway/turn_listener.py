@@ -35,6 +35,7 @@ from wakeful.gateway.rules.errors import (
     Category,
     Fault,
     NotBegun,
+    Reason,
     Rejected,
     TimedOut,
     classify,
@@ -84,7 +85,7 @@ class AnswerJudge:
         if isinstance(end, SessionLost):
             return Fault(Category.PROCESS_CRASH, Category.PROCESS_CRASH), LOST_TEXT
         if isinstance(end, TurnStopped):
-            return None, f"{_partial_answer(end.text)}\n\n{STOPPED_TEXT}".strip()
+            return None, f"{_partial_answer(end.text, turn.prompt)}\n\n{STOPPED_TEXT}".strip()
         fault = classify(end)
         if fault is None and isinstance(end, Ended):
             fault = self._rejection(turn, end)
@@ -118,9 +119,12 @@ class AnswerJudge:
         return fault if fault is None or tier is None else Fault(fault.category, AUTH_REQUIRED)
 
 
-def _partial_answer(text: str) -> str:
-    """An interrupted answer without its tags, which are not carried out; empty if it is a client's login error."""
-    return "" if auth_tier(text) is not None else shown_so_far(text)
+def _partial_answer(text: str, asked: str) -> str:
+    """An interrupted answer without its tags, which are not carried out, and without a client's error or a trace."""
+    if auth_tier(text) is not None:
+        return ""
+    leaks = validate(text, asked=asked, finish=Finish.COMPLETE) is Reason.ERROR_LEAK
+    return shown_so_far(without_trace(text) if leaks else text)
 
 
 # An interrupted client reports that within 10 s, or never.
