@@ -2,8 +2,8 @@
 
 Every allowed user can stop a turn and begin a new conversation. Commands that show the host or decide
 something are for admins, and each decision is confirmed first and carried out once. A button carries an
-opaque token and lives in memory for ten minutes at most: after a restart the command is given again. Answers
-keep one reading order: health, error patterns, session, log.
+opaque token and lives in memory for ten minutes at most: after a restart the command is given again. The replies
+name the places to look in one order (READING_ORDER).
 """
 
 import logging
@@ -152,7 +152,7 @@ HELP: Final = """Write a message, and the agent of this chat answers.
 again, shorter, deeper: the last answer in another way.
 For admins: /stop all, /health, /errors patterns, /session, /report 22:00, /checkpoints,
 /pause, /resume, /mute ID 2h."""
-# Five places to look, in this order (docs/specs/gateway.md).
+# The order of docs/specs/gateway.md.
 READING_ORDER: Final = "If something looks wrong, check: /health, /errors patterns, the breaker in /session, {log}, the last message in /session"
 # A night.
 REPORT_SINCE: Final = "12h"

@@ -171,7 +171,7 @@ class AuthWatch:
         await self._on_auth_event(provider, AuthEvent.TEXT_SUSPECTED)
 
     async def run(self) -> None:
-        """Check at once, then every minute and when a probe is due, until cancelled."""
+        """Check at once, then every `watch_seconds` and when a probe is due, until cancelled."""
         while True:
             began = self._clock.now().awake
             await self.check()
@@ -221,7 +221,7 @@ class AuthWatch:
                 self._pending_alerts = [each for each in self._pending_alerts if each is not alert]
 
     async def _wait(self, until: float) -> None:
-        """Wait for the next check; less for a probe that is due, or a doubt that arises."""
+        """Wait for the next check; less if a probe is due before, or a login is suspected."""
         probes = (mode.next_probe_at for mode in self._modes.values())
         due_at = min((each for each in probes if each is not None), default=until)
         await wait_for_event_or_deadline(self._clock, self._wake, min(until, due_at))

@@ -1,7 +1,7 @@
 """Follows one turn to its end, and judges whether its answer can be shown.
 
-It shows the text as it grows and asks the turn's permission questions. Silence limits a turn, not age; while
-a person has an open question, that time is added. An end is either an answer or a failure with one sentence
+It shows the text as it grows and asks the turn's permission questions. Silence limits a turn, not age; an open
+question adds the time that a person has to answer it. An end is either an answer or a failure with one sentence
 for the user.
 """
 
@@ -54,7 +54,7 @@ UNSURE_TEXT: Final = (
     "It is unknown whether the agent got this message. Please check the result before you send it again."
 )
 LOST_TEXT: Final = "This message was lost during a restart. Please send it again."
-# Conversations whose last answers are remembered: more than ever have a session at once.
+# Conversations whose last answers are remembered: many times the usual number of sessions.
 KEYS_MAX: Final = 200
 _FINISHES: Final = {"end_turn": Finish.COMPLETE, "max_tokens": Finish.CUT_SHORT}
 
@@ -81,7 +81,7 @@ class AnswerJudge:
         self._recent: dict[ConversationKey, Recent] = {}
 
     def judge(self, turn: Turn, end: TurnEnd) -> tuple[Fault | None, str]:
-        """Whether it failed, and the text to send, which contains nothing that a client says about a failure."""
+        """What failed, if anything, and the text to send, which contains nothing that a client says about a failure."""
         if isinstance(end, SessionLost):
             return Fault(Category.PROCESS_CRASH, Category.PROCESS_CRASH), LOST_TEXT
         if isinstance(end, TurnStopped):

@@ -19,8 +19,9 @@ from wakeful.gateway.rules.errors import Reason
 from wakeful.gateway.rules.follow_ups import PROMPTS
 from wakeful.gateway.rules.formatting import open_at_end, prose_lines
 
-# Both are shares of 1.
+# A share of 1.
 SIMILARITY_MAX: Final = 0.7
+# Answers of a conversation that are remembered.
 RECENT_MAX: Final = 3
 # "Yes, all 45 tests pass." may be the answer three times; a paragraph may not.
 LOOP_CHARS_MIN: Final = 80
