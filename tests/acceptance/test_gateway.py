@@ -106,7 +106,7 @@ def gateway_killed_in_a_turn(phone: TelegramUser) -> None:
 def hang_in_a_stream(phone: TelegramUser) -> None:
     """Given up after its limit with one sentence, and the next message is answered."""
     phone.ask({"text": "Half of it", "hang": "mid"})
-    phone.sees("This took too long and was given up.")
+    phone.sees("This took too long and was stopped.")
     phone.ask({"text": "after the hang"})
     phone.sees("after the hang")
     assert phone.times("Half of it") == 0

@@ -105,7 +105,7 @@ class Gateway:
         sessions = sessions or parts.sessions
         self._seat = seat
         self.book = TurnStore(parts.store, clock, parts.bot)
-        self.conversations = Conversations(parts.store, clock)
+        self.conversations = Conversations(parts.store)
         self.questions = ChatQuestions(
             chat=chat,
             answers=answers or parts.slate,

@@ -22,7 +22,7 @@ from wakeful.gateway.rules.messages import Buttons, Place
 from wakeful.gateway.rules.shown_text import messages_of, partial_view
 from wakeful.gateway.turn_context import SavePart
 
-# The most chats whose pace is remembered; beyond that, quiet chats are forgotten.
+# Beyond this many chats the pace of idle ones is forgotten.
 CHATS_MAX: Final = 1000
 
 
@@ -275,7 +275,7 @@ class ChatAnswer:
         if isinstance(problem, ChatUnreachable):
             return False
         if isinstance(problem, ChatRefused):
-            log.info("%s: a draft of the answer is not shown: %s", self._place.key, problem)
+            log.info("%s: the growing answer is not shown: %s", self._place.key, problem)
             return True
         self._is_late_possible = True
         return False

@@ -83,7 +83,7 @@ class Gateway:
         access = Access(frozenset(config.gateway.allow), frozenset(config.gateway.admins))
         self._people = People(store, self.chat, clock, access)
         self._turn_store = TurnStore(store, clock, bot)
-        self._conversations = Conversations(store, clock)
+        self._conversations = Conversations(store)
         self._answers = ChatAnswers(self.chat, clock, edit_seconds=config.gateway.edit_seconds)
         admins = config.gateway.admins
         self._mute_pause = MutePause(store, clock)
@@ -282,7 +282,7 @@ class Gateway:
         )
 
     async def _healing_rules(self) -> HealingRules:
-        """The mode of the daemon, and the pause as the store has it now."""
+        """The mode of the configuration, and the pause as the store has it now."""
         await reload_mutes(self._mute_pause)
         paused = self._mute_pause.current_pause
         return HealingRules(
@@ -334,7 +334,7 @@ class Gateway:
 
     def _views(self) -> Views:
         return Views(
-            breaker=self._guard.breaker,
+            breaker=self._guard.state,
             auth=lambda: [self.auth.mode(each) for each in self.auth.providers],
             host=lambda: format_reading(self.host_watch.reading),
             patterns=self._self_heal.patterns,

@@ -2,8 +2,8 @@
 
 Every allowed user can stop a turn and begin a new conversation. Commands that show the host or decide
 something are for admins, and each decision is confirmed first and carried out once. A button carries an
-opaque token and lives in memory for ten minutes at most: after a restart the command is given again. Answers
-keep one reading order: health, error patterns, session, log.
+opaque token and lives in memory for ten minutes at most: after a restart the command is given again. The replies
+name the places to look in one order (READING_ORDER).
 """
 
 import logging
@@ -23,7 +23,7 @@ from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 from wakeful.gateway.ports import Chat, ChatFailed
 from wakeful.gateway.rules.access import PRESS_REFUSAL_TEXTS, TOKEN_BYTES, Bound, Role, new_token, refused
-from wakeful.gateway.rules.breaker import Breaker
+from wakeful.gateway.rules.breaker import BreakerState
 from wakeful.gateway.rules.messages import (
     Button,
     ButtonPress,
@@ -152,7 +152,7 @@ HELP: Final = """Write a message, and the agent of this chat answers.
 again, shorter, deeper: the last answer in another way.
 For admins: /stop all, /health, /errors patterns, /session, /report 22:00, /checkpoints,
 /pause, /resume, /mute ID 2h."""
-# Five places to look, in this order (docs/specs/gateway.md).
+# The order of docs/specs/gateway.md.
 READING_ORDER: Final = "If something looks wrong, check: /health, /errors patterns, the breaker in /session, {log}, the last message in /session"
 # A night.
 REPORT_SINCE: Final = "12h"
@@ -173,7 +173,8 @@ Command = Callable[[IncomingMessage, str], Awaitable[str]]
 class Views(Struct, frozen=True):
     """Facts of other parts, read when a person asks for them."""
 
-    breaker: Callable[[str], Breaker]
+    # The state of a provider's breaker for this chat.
+    breaker: Callable[[str, int], BreakerState]
     auth: Callable[[], Sequence[AuthMode]]
     # The host in one line, as the last watch found it; empty before the first.
     host: Callable[[], str]
@@ -315,7 +316,7 @@ class ChatCommands:
         acts = [_line(each) for each in self._views.acts()[-ACTIONS_SHOWN_MAX:]]
         lines = [
             f"Key: {key}",
-            f"Provider: {provider}, breaker {self._views.breaker(provider).state}",
+            f"Provider: {provider}, breaker {self._views.breaker(provider, message.place.chat_id)}",
             f"Session: {session_id or 'none now'}",
             f"Queue: {pool.waiting(key)} waiting, {'busy' if pool.is_busy(key) else 'idle'}",
             f"Last message: {_line(last_words) or 'none'}",

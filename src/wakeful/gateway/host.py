@@ -73,7 +73,7 @@ def process_usage(pid: int) -> ProcessUsage | None:
 
 
 class HostReader:
-    """Remembers which units were up: one that was never seen up is not meant to be, and is left out."""
+    """Remembers which units were up. One that is down and was never seen up is not meant to run, and is left out."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ ROTATED_SECONDS_MAX: Final = 3 * 86_400.0
 
 
 class _CpuUsage(Struct):
-    """Processor seconds of a process at its last reading. `since`: when it first took more than its limit."""
+    """Processor seconds of a process at its last reading. `since`: since when each reading was above the limit."""
 
     cpu_seconds: float
     read_at: float
@@ -227,7 +227,7 @@ class GatewayHost:
 
     async def collect_memory(self) -> None:
         gc.collect()
-        # glibc gives freed memory back to the system; other C libraries do that by themselves or not at all.
+        # Only glibc has it: the call returns freed memory to the system.
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
             trim(0)

@@ -1,4 +1,4 @@
-"""Checks the host every minute, runs self-heal, and sends the gateway's alerts to its operator and admins.
+"""Checks the host regularly, runs self-heal, and sends the gateway's alerts to its operator and admins.
 
 The host check only alerts. Self-heal records how turns fail and carries out the proposals of
 `gateway/rules/host.py`. It asks the plan before it ends a session, and records each result. Alerts go through
@@ -128,7 +128,7 @@ class SelfHeal:
     async def check(self, memory_percent: float | None, disk_percent: float | None) -> tuple[Proposal, ...]:
         """Carry out the proposals that are due, and return them. Memory is read again after it was collected."""
         await self._pool.adopt_replacements()
-        # The turn's listener proposes to revive a session that falls silent in a turn, without a wait for this cycle.
+        # No `dead` or `silent` sessions: the daemon heals the first, and the turn's listener proposes to revive the others.
         signals = Signals(
             failures=tuple(self._failures),
             memory_percent=memory_percent,
@@ -192,7 +192,7 @@ class SelfHeal:
         if await self._pool.restart(ConversationKey(proposal.target), even_busy=is_runaway):
             return "asked for"
         if is_runaway:
-            # The daemon ends nothing that it could not bring back by itself, so the host is still short.
+            # The daemon ends nothing that it could not bring back by itself.
             text = f"{proposal.reason}: {proposal.target}. Its process still runs; the gateway's log has the reason."
             await self._notify("warning", text)
         return "no action: it is working or has no session"
@@ -253,7 +253,7 @@ class HostWatch:
         self.reading = HostReading()
 
     async def run(self) -> None:
-        """Check every minute, until cancelled. A failed check is logged, and the next one follows."""
+        """Check every `watch_seconds`, until cancelled. A failed check is logged, and the next one follows."""
         while True:
             began = self._clock.now().awake
             try:
@@ -307,8 +307,6 @@ async def reload_mutes(mute_pause: MutePause) -> None:
 
 
 class AdminNotifier:
-    """Callers that retry an undelivered alert send it once the mute has ended, if the problem still lasts."""
-
     def __init__(
         self, mute_pause: MutePause, channels: Sequence[Messenger], chat: Chat, admins: Sequence[int]
     ) -> None:

@@ -74,7 +74,7 @@ def read_gateway_json(content: bytes, shown: str) -> ImportedConfig:
 
 
 def toml_lines(imported: ImportedConfig) -> Iterator[str]:
-    """The same as TOML, section by section."""
+    """The imported settings as TOML, section by section."""
     section = ""
     for name in (each for each in KEYS if each in imported.settings):
         if KEYS[name].section != section:

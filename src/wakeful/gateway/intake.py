@@ -181,7 +181,7 @@ class Intake:
     def _row(self, update: IncomingMessage | ButtonPress) -> Turn:
         """The row of an update in the store.
 
-        A command is stored as done, so only its user can repeat it. A press may be handled twice.
+        A command is stored as done: after a crash it is not run again. A press is handled again.
         """
         prompt = ""
         if isinstance(update, IncomingMessage) and _is_prompt(update):

@@ -43,7 +43,7 @@ from wakeful.storage.note_decoding import decode_note_values
 KIND: Final = "gateway.question"
 PREFIX: Final = "ask"
 NOT_DONE: Final = "Your answer did not arrive. Please press again in a moment."
-# A daemon that is away when a question expires gets the denial when it is back.
+# A denial that did not arrive is sent again after this.
 RETRY_SECONDS: Final = 5.0
 TOOL_CHARS_MAX: Final = 100
 
@@ -70,7 +70,7 @@ class _ReplyResult(Enum):
     NOT_DELIVERED = "not delivered"
 
 
-# A message without a confirmed delivery counts as sent: its turn says so.
+# An unconfirmed answer counts as delivered: the events of its turn show what followed.
 _REPLY_RESULTS: Final = {
     ActionOutcome.DECLINED: _ReplyResult.NOT_ASKED,
     ActionOutcome.INEFFECTIVE: _ReplyResult.NOT_DELIVERED,
@@ -84,7 +84,6 @@ class ChatQuestion(Struct, frozen=True, kw_only=True):
     question_id: str
     session_id: str
     place: Place
-    tool: str
     shown: str
     until: float
     # The digest of the whole call; if it is empty, the call can be allowed once only.
@@ -158,7 +157,6 @@ class ChatQuestions:
             question_id=asked.question_id,
             session_id=session_id,
             place=place,
-            tool=asked.tool,
             shown=_question_text(asked),
             call=asked.call,
             user_id=user_id,
@@ -184,13 +182,11 @@ class ChatQuestions:
         await try_answer_press(self._chat, press.press_id, words)
         return True
 
-    async def on_answered(
-        self, session_id: str, question_id: str, words: str = "Answered elsewhere."
-    ) -> None:
-        """Close a question that was answered, here or elsewhere."""
+    async def on_answered(self, session_id: str, question_id: str) -> None:
+        """Close a question that was answered elsewhere. One that is being answered here is closed by its answer."""
         question = self._find(session_id, question_id)
         if question is not None and question.name not in self._pending_answers:
-            await self._close(question, words)
+            await self._close(question, "Answered elsewhere.")
 
     async def on_turn_end(self, session_id: str) -> None:
         """Close and drop the questions of a turn that ended."""
@@ -287,7 +283,7 @@ class ChatQuestions:
         return result is not _ReplyResult.NOT_DELIVERED
 
     async def _reply(self, session_id: str, question_id: str, reply: PermissionReply) -> _ReplyResult:
-        """What came of it. Raises AWAY."""
+        """Whether the agent got this answer. Raises DaemonAway."""
         try:
             answered = await self._sessions.answer(SessionId(session_id), question_id, reply)
         except DaemonRefused as problem:
@@ -329,7 +325,7 @@ class ChatQuestions:
         if question is None or question.said:
             return True
         try:
-            # A denial that did not arrive is sent again: until then the agent waits, and the buttons work.
+            # Until the denial arrives the agent waits, and the buttons work.
             result = await self._answer(question, PermissionReply.DENY, EXPIRED)
         except DaemonAway as problem:
             log.info("a question of %s will be denied later: %s", question.session_id, problem)

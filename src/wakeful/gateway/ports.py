@@ -17,7 +17,7 @@ log = logging.getLogger("wakeful.gateway")
 
 
 class ChatFailed(WorldError):
-    """The chat refused it: {reason}."""
+    """Not confirmed by the chat: {reason}."""
 
     # In doubt: it may have arrived.
     code = "chat-failed"

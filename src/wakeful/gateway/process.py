@@ -1,6 +1,6 @@
 """Runs `wakeful gateway`: one process per bot, guarded by locks.
 
-If no daemon answers, the gateway keeps one running. It ends on SIGINT and SIGTERM; a gateway that the daemon
+If no daemon runs, the gateway keeps one running. It ends on SIGINT and SIGTERM; a gateway that the daemon
 started also ends with the daemon.
 """
 

@@ -22,7 +22,7 @@ from wakeful.gateway.turn_context import TurnContext, TurnLimits, WorkspaceFor
 from wakeful.gateway.turn_store import Conversations, TurnStore
 from wakeful.storage.base import ActionOutcome
 
-# The daemon's reasons why a conversation cannot continue: the next message starts a new one.
+# The daemon's reasons why a conversation cannot continue: its message starts a new one.
 CANNOT_CONTINUE: Final = frozenset(
     {"session-not-found", "not-managed", "conversation-unknown", "cannot-resume"}
 )

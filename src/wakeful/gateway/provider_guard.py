@@ -1,6 +1,6 @@
-"""Decides whether a provider may be used now, by its login state and its breaker, and watches the logins.
+"""Decides whether a provider may be used now, by its login state and its breakers, and watches the logins.
 
-Both learn from the end of every turn. The login watch enters degraded mode, leaves it by itself and alerts
+All learn from the end of every turn. The login watch enters degraded mode, leaves it by itself and alerts
 the operator once; the rules are those of `AuthMode`. It restarts nothing.
 """
 
@@ -12,51 +12,64 @@ from typing import Final
 from wakeful.control.login import USER_SENTENCE, WATCH_SECONDS, AuthAlert, AuthEvent, AuthMode, ProviderLogin
 from wakeful.core.clock import Clock
 from wakeful.core.waiting import wait_for_event_or_deadline
-from wakeful.gateway.rules.breaker import Breaker, Outcome, Thresholds
+from wakeful.gateway.rules.breaker import Breaker, BreakerState, Outcome, Thresholds
 from wakeful.gateway.rules.errors import AUTH_REQUIRED, Fault
-from wakeful.gateway.rules.messages import ConversationKey
 from wakeful.gateway.turn_context import AuthGate
 from wakeful.judging.wording import format_length
 
 
 class ProviderGuard:
-    """One breaker for each provider, in memory: after a restart every provider is given a new chance."""
+    """Breakers, in memory: after a restart every provider is given a new chance.
+
+    A provider has one for each chat, which counts every failure there, and one for all chats together, which counts
+    a chat once until the provider gives a good answer. So no single chat can close a provider to the others.
+    """
 
     def __init__(self, clock: Clock, auth: AuthGate, thresholds: Mapping[str, Thresholds]) -> None:
         self._clock = clock
         self._auth = auth
-        self._breakers = {provider: Breaker(each) for provider, each in thresholds.items()}
-        # Conversations of which an answer was rejected since the provider's last good one.
-        self._rejected_keys: dict[str, set[ConversationKey]] = {}
+        self._thresholds = thresholds
+        # Those with failures; `None` stands for all chats.
+        self._breakers: dict[tuple[str, int | None], Breaker] = {}
+        # The chats that the breaker of all chats has counted.
+        self._failed_chats: dict[str, set[int]] = {}
 
-    def breaker(self, provider: str) -> Breaker:
-        return self._breakers.get(provider, Breaker()).at(self._clock.now().awake)
+    def breaker(self, provider: str, chat_id: int | None = None) -> Breaker:
+        """The breaker of one chat, or that of all chats."""
+        fresh = Breaker(self._thresholds.get(provider, Thresholds()))
+        return self._breakers.get((provider, chat_id), fresh).at(self._clock.now().awake)
 
-    def refusal(self, provider: str) -> str | None:
+    def state(self, provider: str, chat_id: int) -> BreakerState:
+        """The state that a message of this chat meets."""
+        own, shared = self.breaker(provider, chat_id).state, self.breaker(provider).state
+        return own if shared is BreakerState.CLOSED or own is BreakerState.OPEN else shared
+
+    def refusal(self, provider: str, chat_id: int) -> str | None:
         """Why the provider is not asked now, for the user; None: go on, and call `begin_request`."""
         refused = self._auth.refusal(provider)
         if refused is not None:
             return refused
         now = self._clock.now().awake
-        breaker = self.breaker(provider)
-        if breaker.may_pass(now):
+        breakers = (self.breaker(provider, chat_id), self.breaker(provider))
+        if all(each.may_pass(now) for each in breakers):
             return None
-        wait_seconds = breaker.wait_seconds(now)
+        wait_seconds = max(each.wait_seconds(now) for each in breakers)
         when = f"in {format_length(wait_seconds)}" if wait_seconds > 0 else "in a moment"
         return f"The agent failed several times in a row, so requests are on hold. Please try again {when}."
 
-    def begin_request(self, provider: str) -> float:
+    def begin_request(self, provider: str, chat_id: int) -> float:
         """A prompt goes to the provider now; returns the time for `end_request`."""
         now = self._clock.now().awake
-        breaker = self.breaker(provider)
-        # A turn that an earlier gateway asked for goes on, whatever the breaker says.
-        if breaker.may_pass(now):
-            self._breakers[provider] = breaker.passing(now)
+        for chat in (chat_id, None):
+            breaker = self.breaker(provider, chat)
+            # A turn that an earlier gateway asked for goes on, whatever the breaker says.
+            if breaker.may_pass(now):
+                self._keep(provider, chat, breaker.passing(now))
         return now
 
     async def end_request(
         self,
-        key: ConversationKey,
+        chat_id: int,
         provider: str,
         since: float,
         fault: Fault | None,
@@ -68,8 +81,8 @@ class ProviderGuard:
 
         `by_text`: only the text of its answer shows the fault.
         """
-        outcome = Outcome.NEITHER if stopped else self._outcome(key, provider, fault)
-        self._breakers[provider] = self.breaker(provider).after(outcome, self._clock.now().awake, since)
+        outcome = Outcome.NEITHER if stopped else _outcome(fault)
+        self._learn(chat_id, provider, since, outcome, is_of_provider=fault is None or fault.of_provider)
         if fault is not None and fault.pattern == AUTH_REQUIRED:
             await (
                 self._auth.on_login_suspected(provider) if by_text else self._auth.on_login_failed(provider)
@@ -77,17 +90,33 @@ class ProviderGuard:
         elif outcome is Outcome.SUCCESS:
             await self._auth.on_login_succeeded(provider)
 
-    def _outcome(self, key: ConversationKey, provider: str, fault: Fault | None) -> Outcome:
-        """A rejected answer counts once for each conversation: no single user can close a provider for the others."""
-        rejected = self._rejected_keys.setdefault(provider, set())
-        if fault is None:
-            rejected.clear()
-            return Outcome.SUCCESS
-        if not fault.counts_for_breaker or (not fault.of_provider and key in rejected):
-            return Outcome.NEITHER
-        if not fault.of_provider:
-            rejected.add(key)
-        return Outcome.FAILURE
+    def _learn(
+        self, chat_id: int, provider: str, since: float, outcome: Outcome, *, is_of_provider: bool
+    ) -> None:
+        now = self._clock.now().awake
+        # A rejected answer does not hold its own chat back: its user may ask in another way.
+        own = outcome if is_of_provider else Outcome.NEITHER
+        self._keep(provider, chat_id, self.breaker(provider, chat_id).after(own, now, since))
+        failed = self._failed_chats.setdefault(provider, set())
+        is_counted = outcome is Outcome.FAILURE and chat_id in failed
+        shared = self.breaker(provider).after(Outcome.NEITHER if is_counted else outcome, now, since)
+        self._keep(provider, None, shared)
+        if outcome is Outcome.SUCCESS or shared.state is BreakerState.OPEN:
+            failed.clear()
+        elif outcome is Outcome.FAILURE:
+            failed.add(chat_id)
+
+    def _keep(self, provider: str, chat_id: int | None, breaker: Breaker) -> None:
+        if breaker.state is BreakerState.CLOSED and not breaker.failures:
+            self._breakers.pop((provider, chat_id), None)
+        else:
+            self._breakers[provider, chat_id] = breaker
+
+
+def _outcome(fault: Fault | None) -> Outcome:
+    if fault is None:
+        return Outcome.SUCCESS
+    return Outcome.FAILURE if fault.counts_for_breaker else Outcome.NEITHER
 
 
 # Beyond this many undelivered alerts the oldest are outdated by newer ones, and dropped.
@@ -142,7 +171,7 @@ class AuthWatch:
         await self._on_auth_event(provider, AuthEvent.TEXT_SUSPECTED)
 
     async def run(self) -> None:
-        """Check at once, then every minute and when a probe is due, until cancelled."""
+        """Check at once, then every `watch_seconds` and when a probe is due, until cancelled."""
         while True:
             began = self._clock.now().awake
             await self.check()
@@ -192,7 +221,7 @@ class AuthWatch:
                 self._pending_alerts = [each for each in self._pending_alerts if each is not alert]
 
     async def _wait(self, until: float) -> None:
-        """Wait for the next check; less for a probe that is due, or a doubt that arises."""
+        """Wait for the next check; less if a probe is due before, or a login is suspected."""
         probes = (mode.next_probe_at for mode in self._modes.values())
         due_at = min((each for each in probes if each is not None), default=until)
         await wait_for_event_or_deadline(self._clock, self._wake, min(until, due_at))

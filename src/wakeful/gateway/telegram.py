@@ -375,7 +375,7 @@ def _open(token: str, api: str) -> "Bot":
 
 
 def _startup_error(failure: TelegramFailure) -> WorldError:
-    """A failure of the calls that identify the bot."""
+    """A failure of `getMe` or `getUpdates`, which shows that the token is wrong or used elsewhere."""
     if failure.meaning is TelegramFailureKind.TAKEN:
         return BotInUse()
     # A token of no token's shape is an address that does not exist.

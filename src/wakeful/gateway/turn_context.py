@@ -35,7 +35,7 @@ class TurnLimits(Struct, frozen=True):
     proposal_cooldown: float = 300.0
     # A daemon that is away is asked again after this.
     retry: float = 2.0
-    # For no longer than this in one turn.
+    # For no longer than this with one request.
     away: float = 600.0
 
 
@@ -56,7 +56,7 @@ class AuthGate(Protocol):
 
 
 class AnswerMessages(Protocol):
-    """The messages of one answer. Each call retries until it is shown; ChatRefused if the chat will not have it."""
+    """The messages of one answer. Sending retries until it is shown; ChatRefused if the chat will not have it."""
 
     async def send_placeholder(self, reply_to: int | None = None) -> int:
         """Send the placeholder, unless it is there; returns the number of its message."""

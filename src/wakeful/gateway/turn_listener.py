@@ -1,7 +1,7 @@
 """Follows one turn to its end, and judges whether its answer can be shown.
 
-It shows the text as it grows and asks the turn's permission questions. Silence limits a turn, not age; while
-a person has an open question, that time is added. An end is either an answer or a failure with one sentence
+It shows the text as it grows and asks the turn's permission questions. Silence limits a turn, not age; an open
+question adds the time that a person has to answer it. An end is either an answer or a failure with one sentence
 for the user.
 """
 
@@ -35,6 +35,7 @@ from wakeful.gateway.rules.errors import (
     Category,
     Fault,
     NotBegun,
+    Reason,
     Rejected,
     TimedOut,
     classify,
@@ -53,7 +54,7 @@ UNSURE_TEXT: Final = (
     "It is unknown whether the agent got this message. Please check the result before you send it again."
 )
 LOST_TEXT: Final = "This message was lost during a restart. Please send it again."
-# Conversations whose last answers are remembered: more than ever have a session at once.
+# Conversations whose last answers are remembered: many times the usual number of sessions.
 KEYS_MAX: Final = 200
 _FINISHES: Final = {"end_turn": Finish.COMPLETE, "max_tokens": Finish.CUT_SHORT}
 
@@ -80,11 +81,11 @@ class AnswerJudge:
         self._recent: dict[ConversationKey, Recent] = {}
 
     def judge(self, turn: Turn, end: TurnEnd) -> tuple[Fault | None, str]:
-        """Whether it failed, and the text to send, which contains nothing that a client says about a failure."""
+        """What failed, if anything, and the text to send, which contains nothing that a client says about a failure."""
         if isinstance(end, SessionLost):
             return Fault(Category.PROCESS_CRASH, Category.PROCESS_CRASH), LOST_TEXT
         if isinstance(end, TurnStopped):
-            return None, f"{_partial_answer(end.text)}\n\n{STOPPED_TEXT}".strip()
+            return None, f"{_partial_answer(end.text, turn.prompt)}\n\n{STOPPED_TEXT}".strip()
         fault = classify(end)
         if fault is None and isinstance(end, Ended):
             fault = self._rejection(turn, end)
@@ -118,9 +119,12 @@ class AnswerJudge:
         return fault if fault is None or tier is None else Fault(fault.category, AUTH_REQUIRED)
 
 
-def _partial_answer(text: str) -> str:
-    """An interrupted answer without its tags, which are not carried out; empty if it is a client's login error."""
-    return "" if auth_tier(text) is not None else shown_so_far(text)
+def _partial_answer(text: str, asked: str) -> str:
+    """An interrupted answer without its tags, which are not carried out, and without a client's error or a trace."""
+    if auth_tier(text) is not None:
+        return ""
+    leaks = validate(text, asked=asked, finish=Finish.COMPLETE) is Reason.ERROR_LEAK
+    return shown_so_far(without_trace(text) if leaks else text)
 
 
 # An interrupted client reports that within 10 s, or never.

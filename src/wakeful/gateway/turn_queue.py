@@ -179,9 +179,9 @@ class TurnQueue:
         return "Your next message starts a new conversation."
 
     async def restart(self, key: ConversationKey, *, even_busy: bool = False) -> bool:
-        """End the session of a key; its next message resumes the conversation. False: it has none, or is busy.
+        """End the session of a key; its next message resumes the conversation. False: none was ended.
 
-        `even_busy`: also in the middle of a turn, which goes on in a new process.
+        `even_busy`: also in the middle of a turn, which goes on in a new process. Else a busy one is left alone.
         """
         if self.pool.is_busy(key):
             return even_busy and await self._runner.replace_process(key)

@@ -194,21 +194,22 @@ class TurnRunner:
         """Get the text to send, and store it; returns what went wrong."""
         turn = context.turn
         provider = turn.provider or self._prompt_delivery.provider_of(turn.key)
+        chat_id = turn.place.chat_id
         if turn.stage is TurnStage.PLACED:
             # A refusal is no fault: the provider was not asked.
-            refusal = STOPPED_TEXT if turn.cut else self._guard.refusal(provider)
+            refusal = STOPPED_TEXT if turn.cut else self._guard.refusal(provider, chat_id)
             if refusal is not None:
                 await context.save_answer(refusal, REFUSED)
                 return None
-        since = self._guard.begin_request(provider)
+        since = self._guard.begin_request(provider, chat_id)
         end = await self._deliver_and_listen(context, is_begun=is_begun)
         fault_point("turn.heard")
         fault, text = self._judge.judge(context.turn, end)
         by_text = isinstance(end, Ended) and end.failure is None
         stopped = isinstance(end, TurnStopped)
-        await self._guard.end_request(turn.key, provider, since, fault, stopped=stopped, by_text=by_text)
+        await self._guard.end_request(chat_id, provider, since, fault, stopped=stopped, by_text=by_text)
         if fault is not None and fault.pattern == AUTH_REQUIRED:
-            text = self._guard.refusal(provider) or text
+            text = self._guard.refusal(provider, chat_id) or text
         spent = end.spent if isinstance(end, Ended) else NO_COST
         pattern = fault.pattern if fault is not None else ""
         withheld = withheld_text(end, fault)

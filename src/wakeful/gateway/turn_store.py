@@ -119,9 +119,8 @@ _decode_conversation: Final = json_decoder(Conversation)
 class Conversations:
     """In memory, each also a note in the store."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._clock = clock
         self._conversations: dict[ConversationKey, Conversation] = {}
 
     async def restore(self) -> None:
@@ -145,7 +144,7 @@ class Conversations:
                 provider=workspace.provider, session_id=session_id, held_as=workspace.fingerprint
             )
         if not known.seated:
-            await self._save(key, replace(known, seated=True, used_at=self._clock.now().wall))
+            await self._save(key, replace(known, seated=True))
 
     async def replace_session(self, key: ConversationKey, replacement: str) -> None:
         """A session that a healer started takes over the conversation, without the calls that were allowed."""

@@ -79,7 +79,7 @@ class CommandsFixture:
         gateway = Gateway(self.parts)
         self.decisions = Decisions(self.chat, self.parts.clock, ACCESS.role_of, lambda: f"t{next(numbers)}")
         views = Views(
-            breaker=gateway.guard.breaker,
+            breaker=gateway.guard.state,
             auth=lambda: self.auth,
             host=lambda: "disk 41 %, memory 30 %",
             patterns=lambda: self.patterns,

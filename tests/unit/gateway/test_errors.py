@@ -1,5 +1,8 @@
 """The classifier and the two tiers of auth texts, for both providers."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from wakeful.control.login import SHORT_CHARS_MAX, AuthTier, auth_tier
@@ -139,3 +142,13 @@ def test_an_error_about_credentials_is_likely(text: str) -> None:
 def test_an_answer_about_logins_is_an_answer(text: str) -> None:
     """Agents are asked about other people's logins every day."""
     assert auth_tier(text) is None
+
+
+def test_the_texts_that_the_guide_quotes_are_the_ones_that_people_see() -> None:
+    """A person searches for the words of the chat."""
+    root = Path(__file__).parents[3]
+    guide = (root / "docs/how-to/gateway.md").read_text()
+    quoted = re.findall(r"^\| \*(.+?)\.?\*", guide.partition("## Fix problems")[2], re.MULTILINE)
+    source = "".join(each.read_text() for each in (root / "src/wakeful").rglob("*.py"))
+    assert len(quoted) == 5
+    assert [each for each in quoted if each not in source] == []

@@ -6,6 +6,7 @@ import pytest
 
 from support.fake_sessions_and_answers import held_up, message, plainly, silent
 from support.gateway_virtual import Gateway, GatewayParts, opened
+from wakeful.control.turn_events import AnswerText, PromptTaken
 from wakeful.gateway.rules.pool import PoolLimits
 from wakeful.gateway.turn_listener import STOPPED_TEXT
 
@@ -121,3 +122,25 @@ async def test_what_waited_before_a_restart_waits_after_it_however_much_it_is() 
     second = Gateway(parts)
     assert await second.turns.restore() == 4
     assert second.turns.pool.waiting(message(1).place.key) == 4
+
+
+TRACE = 'Traceback (most recent call last):\n  File "/app/run.py", line 3, in <module>\n    main()\nKeyError: "id"'
+
+
+@pytest.mark.parametrize(
+    ("asked", "text", "shown"),
+    [
+        ("deploy it", f"It failed.\n{TRACE}", f"It failed.\n\n{STOPPED_TEXT}"),
+        ("deploy it", TRACE, STOPPED_TEXT),
+        ("show me the trace", TRACE, f"{TRACE}\n\n{STOPPED_TEXT}"),
+        ("deploy it", f"{TRACE}\n\nThe id is missing in line 3.", f"{TRACE}\n\nThe id is missing in line 3.\n\n{STOPPED_TEXT}"),
+    ],
+)  # fmt: skip
+async def test_a_trace_stays_hidden_when_its_turn_is_stopped(
+    asked: str, text: str, shown: str, parts: GatewayParts
+) -> None:
+    """What was not seen while it was written is not seen afterwards; an answer with a trace in it stays whole."""
+    parts.sessions.reply = lambda _prompt: (PromptTaken(), AnswerText(text))
+    await parts.receive(message(1, asked))
+    await parts.receive(message(2, "/stop"), seconds=20)
+    assert parts.slate.answers()[0] == shown

@@ -455,7 +455,7 @@ async def test_three_failures_open_the_breaker_and_two_successes_close_it(
     parts.sessions.reply = failing()
     for n in range(1, 4):
         await parts.receive(message(n))
-    assert gateway.guard.breaker(provider).state is BreakerState.OPEN
+    assert gateway.guard.state(provider, 7) is BreakerState.OPEN
     await parts.receive(message(4))
     assert len(parts.sessions.delivered) == 3
     assert "requests are on hold" in parts.slate.answers()[3]
@@ -463,7 +463,7 @@ async def test_three_failures_open_the_breaker_and_two_successes_close_it(
     for n in (5, 6):
         await parts.clock.run_for(31)
         await parts.receive(message(n, f"try {n}"))
-    assert gateway.guard.breaker(provider).state is BreakerState.CLOSED
+    assert gateway.guard.state(provider, 7) is BreakerState.CLOSED
     assert parts.slate.answers()[4:] == ["said try 5", "said try 6"]
 
 
@@ -679,7 +679,7 @@ async def test_a_stopped_turn_says_nothing_about_its_provider(
     for n, words in enumerate(("fail", "fail", "long", "/stop", "fail"), 1):
         await parts.receive(message(n, words), seconds=20)
     assert len(parts.slate.answers()) == 4
-    assert gateway.guard.breaker(provider).opened_at is not None
+    assert gateway.guard.state(provider, 7) is BreakerState.OPEN
 
 
 async def test_an_ended_session_has_no_place_after_a_restart() -> None:

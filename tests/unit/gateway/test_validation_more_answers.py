@@ -1,7 +1,9 @@
 """A second sample, written after the rules: thirty everyday answers, and twenty that are none."""
 
+import pytest
+
 from wakeful.gateway.rules.errors import Reason
-from wakeful.gateway.rules.validation import Finish, Recent, validate
+from wakeful.gateway.rules.validation import Finish, Recent, validate, without_trace
 
 PY_TRACE = (
     "Traceback (most recent call last):\n"
@@ -15,6 +17,42 @@ JAVA_TRACE = (
     "    at com.shop.Cart.total(Cart.java:41)\n"
     "    at com.shop.Main.main(Main.java:7)"
 )
+RUBY = (
+    "app/models/cart.rb:41:in `total': undefined method `price' for nil:NilClass (NoMethodError)\n"
+    "\tfrom app/models/cart.rb:12:in `each'\n"
+    "\tfrom bin/run:7:in `<main>'"
+)
+# As each runtime prints it, and after a word of the agent.
+OTHER_TRACES = {
+    "ruby": RUBY,
+    "ruby 3.4, with the source": (
+        "cart.rb:41:in 'Cart#total': undefined method 'price' for nil (NoMethodError)\n\n"
+        "    items.sum { |i| i.price }\n                     ^^^^^^\n\tfrom cart.rb:12:in 'Array#each'\n\tfrom run.rb:7:in '<main>'"
+    ),
+    "ruby 2.7": (
+        "Traceback (most recent call last):\n\t2: from run.rb:7:in `<main>'\n\t1: from cart.rb:12:in `each'\n"
+        "cart.rb:41:in `total': undefined method `price' for nil:NilClass (NoMethodError)"
+    ),
+    "rails": (
+        "NoMethodError (undefined method `price' for nil:NilClass):\n\napp/models/cart.rb:41:in `total'\n"
+        "app/controllers/cart_controller.rb:9:in `show'"
+    ),
+    "php": (
+        "PHP Fatal error:  Uncaught TypeError: total(): Argument #1 must be of type array in /srv/cart.php:41\n"
+        "Stack trace:\n#0 /srv/index.php(7): total(NULL)\n#1 {main}\n  thrown in /srv/cart.php on line 41"
+    ),
+    "c#": (
+        "Unhandled exception. System.NullReferenceException: Object reference not set to an instance of an object.\n"
+        "   at Shop.Cart.Total() in /srv/Cart.cs:line 41\n   at Shop.Program.Main(String[] args)"
+    ),
+    "elixir": (
+        "** (KeyError) key :price not found in: nil\n    lib/shop/cart.ex:41: Shop.Cart.total/1\n    lib/shop.ex:7: Shop.run/0"
+    ),
+    "rust": (
+        "thread 'main' panicked at src/main.rs:2:5:\nindex out of bounds: the len is 3 but the index is 3\n"
+        "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace"
+    ),
+}
 EVERYDAY = [
     ("hi!", "Hi there. What would you like me to do?"),
     ("sorry, wrong chat", "No problem!"),
@@ -113,3 +151,44 @@ def test_of_twenty_that_are_no_answers_none_is_shown() -> None:
         if validate(text, asked=asked, recent=recent) is not reason
     ]
     assert missed == []
+
+
+@pytest.mark.parametrize("trace", OTHER_TRACES.values(), ids=OTHER_TRACES)
+def test_a_trace_of_any_usual_runtime_is_an_error(trace: str) -> None:
+    """It is withheld alone, and shown where it was asked for, is quoted or is explained."""
+    assert validate(trace, asked="deploy it", finish=Finish.COMPLETE) is Reason.ERROR_LEAK
+    assert validate(trace, asked="show me the stack trace", finish=Finish.COMPLETE) is None
+    for answer in (f"It failed:\n```\n{trace}\n```", f"{trace}\n\nThe cart of a guest is empty here."):
+        assert validate(answer, asked="deploy it", finish=Finish.COMPLETE) is None
+
+
+def test_an_error_of_ruby_in_one_line_is_an_error() -> None:
+    """As every other program's error that stands alone."""
+    assert validate(RUBY.split("\n", maxsplit=1)[0], asked="deploy it") is Reason.ERROR_LEAK
+
+
+@pytest.mark.parametrize("trace", [trace for name, trace in OTHER_TRACES.items() if name != "rails"])
+def test_such_a_trace_is_not_seen_while_it_is_written(trace: str) -> None:
+    """Letter by letter: of its first line no more than the path it begins with."""
+    for end in range(len(trace) + 1):
+        shown = without_trace(f"It failed.\n{trace[:end]}").removeprefix("It failed.").strip()
+        assert shown in trace[:18], shown
+        assert ":" not in shown, shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "**Done.** It works",
+        "# Status",
+        "#12 is merged",
+        "The method is in cart.rb now",
+        "Fatal flaws: none",
+        "at Shop (the new one)",
+        "- at noon (UTC) it stopped",
+    ],
+)
+def test_what_only_begins_like_a_trace_is_seen(text: str) -> None:
+    """Headings, bold words, numbers of issues, names of files."""
+    assert without_trace(text) == text
+    assert validate(text, asked="deploy it", finish=Finish.COMPLETE) is None

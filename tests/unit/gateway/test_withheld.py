@@ -84,7 +84,7 @@ async def test_nothing_and_a_login_prompt_have_no_button(text: str, parts: Gatew
 
 @pytest.mark.parametrize("text", [TEXT, "Error: ENOENT", ""])
 @pytest.mark.parametrize(("chats", "is_open"), [((7, 7, 7, 7), False), ((7, 8, 9), True)])
-async def test_what_is_rejected_for_its_words_counts_once_for_each_conversation(
+async def test_what_is_rejected_for_its_words_counts_once_for_each_chat(
     chats: tuple[int, ...], is_open: bool, text: str, parts: GatewayParts, gateway: Gateway
 ) -> None:
     """One chat cannot block a provider for all others; an agent that answers no chat is left alone for a while."""
@@ -96,7 +96,7 @@ async def test_what_is_rejected_for_its_words_counts_once_for_each_conversation(
     for number, chat_id in enumerate(chats, 1):
         parts.chat.write(message(number, f"question {number}", chat_id))
         await parts.clock.run_for(1)
-    assert (gateway.guard.refusal(parts.provider) is not None) is is_open
+    assert (gateway.guard.refusal(parts.provider, 10) is not None) is is_open
 
 
 async def test_a_good_answer_ends_what_was_counted(parts: GatewayParts, gateway: Gateway) -> None:

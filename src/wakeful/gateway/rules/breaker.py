@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-# A test without an event for as long as silence is a problem (detect.silence_seconds) no longer blocks others.
+# A test that has not ended by then no longer blocks others. So long is silence no problem (detect.silence_seconds).
 TEST_SECONDS_MAX: Final = 600.0
 
 

@@ -2,8 +2,8 @@
 
 No key ever gets another key's messages. At most `active_max` keys have a session. A new one takes the place
 of the session that was idle longest and waits while none is idle: a busy session is never evicted for
-another. Every operation has constant cost, and `next_check_at` says when a session was idle too long, so
-nothing is polled.
+another. Adding, running and finishing an item have constant cost, and `next_check_at` says when a
+session was idle too long, so nothing is polled.
 """
 
 from collections import OrderedDict, deque

@@ -53,12 +53,12 @@ class Turn(Struct, frozen=True, kw_only=True):
     session_id: str = ""
     # The process of that session that got the prompt; 0 if unknown.
     epoch: int = 0
-    # The text that was sent instead, if the prompt was not seen to arrive.
+    # Why the prompt may have had no effect, in the words of the daemon; empty: it arrived.
     doubt: str = ""
     text: str = ""
     # By number from 0: the first one is the placeholder.
     parts: dict[int, int] = {}
-    # The pattern of a failure, `refused` or `stopped`; empty for an answer.
+    # The pattern of a failure, `refused`, `stopped` or `queue_full`; empty for an answer.
     fault: str = ""
     # An answer that the validator rejected: shown once, on request.
     withheld: str = ""
@@ -88,7 +88,6 @@ class Conversation(Struct, frozen=True, kw_only=True):
     held_as: str = ""
     # The gateway did not end its session: it has a place in the pool.
     seated: bool = False
-    used_at: float = 0.0
     # Digests of the calls that a person allowed for this session. Earlier versions stored tool names, which allow
     # nothing.
     allowed: tuple[str, ...] = ()

@@ -19,8 +19,9 @@ from wakeful.gateway.rules.errors import Reason
 from wakeful.gateway.rules.follow_ups import PROMPTS
 from wakeful.gateway.rules.formatting import open_at_end, prose_lines
 
-# Both are shares of 1.
+# A share of 1.
 SIMILARITY_MAX: Final = 0.7
+# Answers of a conversation that are remembered.
 RECENT_MAX: Final = 3
 # "Yes, all 45 tests pass." may be the answer three times; a paragraph may not.
 LOOP_CHARS_MIN: Final = 80
@@ -107,14 +108,20 @@ def _is_empty(candidate: Candidate) -> bool:
 _TRACE_HEAD: Final = re.compile(
     r"\s*(?:Traceback \(most recent call last\):|Exception in thread \"|panic: |goroutine \d+ \["
     r"|thread '[^']*' (?:\(\d+\) )?panicked at |Unhandled(?:PromiseRejection| rejection)|Uncaught \w*(?:Error|Exception)\b"
-    r"|node:internal/|fatal error: )"
+    r"|node:internal/|fatal error: |(?:PHP )?Fatal error: +Uncaught |Unhandled exception\. |\*\* \(\w+\) )"
 )
 _TRACE_LINE: Final = re.compile(
     r"\s+at \S.*(?::\d+:\d+\)?|\([\w.$]+\.(?:java|kt|scala):\d+\)|\(<anonymous>\))\s*\Z"
     r"|\s*File \"[^\"]+\", line \d+(?:, in .+)?\s*\Z|\s+\S+\.go:\d+ \+0x[0-9a-f]+\s*\Z|\s*Node\.js v\d"
+    # Ruby, C#, PHP, Elixir, Rust.
+    r"|\s*(?:\d+: )?(?:from )?\S+:\d+:in ['`]|\s+at [\w.$<>`\[\],+]+\(.*\)(?: in \S+:line \d+)?\s*\Z"
+    r"|#\d+ (?:\S+\(\d+\): |\{main\}\s*\Z)|\s+thrown in \S+ on line \d+|\s+\S+\.exs?:\d+: \S+/\d+\s*\Z"
+    r"|note: run with `RUST_BACKTRACE="
 )
 # One line that is an error and nothing else, as runtimes and the two clients print it.
-_OF_A_PROGRAM: Final = r"[A-Za-z_.]*(?:Error|Exception)(?: \[[A-Z_]+\])?: \S.*|Error: \S.*"
+_OF_A_PROGRAM: Final = (
+    r"[A-Za-z_.]*(?:Error|Exception)(?: \[[A-Z_]+\])?: \S.*|Error: \S.*|\S+:\d+:in ['`][^'`]*': .+ \(\w+\)"
+)
 _OF_A_CLIENT: Final = (
     r"API Error(?:\s*[:(·].*)?|Execution error|Request timed out\.?|stream disconnected before completion\b.*"
     r"|unexpected status \d{3}\b.*|exceeded retry limit, last status: \d{3}\b.*"
@@ -162,8 +169,10 @@ def _is_bare_error(line: str, asked: str) -> bool:
 # How the first lines of a trace begin: a line that is not whole yet may become one of them.
 _TRACE_OPENINGS: Final = (
     *("Traceback (most recent", "Exception in thread", "panic: ", "goroutine ", "thread '", "Unhandled"),
-    *("Uncaught ", "node:internal/", "fatal error: ", 'File "', "at "),
+    *("Uncaught ", "node:internal/", "fatal error: ", 'File "', "at ", "PHP Fatal error: ", "Fatal error: "),
+    *("** (", "#0 "),
 )
+_RUBY_OPENING: Final = re.compile(r"(?:from )?\S+\.rb(?::.*)?")
 _ERROR_OPENING: Final = re.compile(r"[A-Za-z_.]*(?:Error|Exception)(?: \[[A-Z_]*\]?)?:?\s*")
 
 
@@ -175,7 +184,11 @@ def _may_become_trace(line: str, *, is_first: bool) -> bool:
     opens = any(each.startswith(start) or start.startswith(each) for each in _TRACE_OPENINGS)
     # "at noon" is everyday English; a trace indents it.
     is_prose = start.startswith(("at ", "File ")) and line[0] not in " \t"
-    return (opens and not is_prose) or (is_first and _ERROR_OPENING.fullmatch(start) is not None)
+    return (
+        (opens and not is_prose)
+        or _RUBY_OPENING.fullmatch(start) is not None
+        or (is_first and _ERROR_OPENING.fullmatch(start) is not None)
+    )
 
 
 def without_trace(text: str) -> str:
