@@ -143,8 +143,8 @@ def write_logs(folder: Path) -> None:
         at = time.time() - 60
         opened = {"at": at, "event": "opened", "cwd": f"/home/u/{text}", "project": text}
         begun = [opened, {"at": at, "event": "prompt"}]
-        call = {"at": at + 1, "event": "call", "call": "1", "tool": text[:60], "input": {"command": text}}
-        ended = {"at": at + 2, "event": "result", "call": "1", "error": True, "result": text}
+        call = {"at": at + 1, "event": "call", "call": text, "tool": text[:60], "input": {"command": text}}
+        ended = {"at": at + 2, "event": "result", "call": text, "error": True, "result": text}
         asking = {"at": at + 3, "event": "asking", "about": text}
         failed = {"at": at + 3, "event": "failed", "reason": "request", "message": text}
         for name, last in (("asks", asking), ("fails", failed)):

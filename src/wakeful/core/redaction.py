@@ -76,13 +76,13 @@ _SOME_VALUE: Final = "Q7z-example-1"
 _CELLS_MAX: Final = 40
 
 
-def redact(text: str) -> str:
-    """`text` without anything that looks like a credential; bounded, and withheld whole on failure."""
+def redact(text: str, chars_max: int = REDACTED_CHARS_MAX) -> str:
+    """`text` without anything that looks like a credential; cut after about `chars_max`, withheld whole on failure."""
     try:
-        if len(text) <= REDACTED_CHARS_MAX:
+        if len(text) <= chars_max + _BORDER_CHARS:
             return _redact_visible(text)
         # The end is redacted with the rest and not shown: the beginning of a secret cannot be recognised.
-        return _redact_visible(text[: REDACTED_CHARS_MAX + _BORDER_CHARS])[:-_BORDER_CHARS]
+        return _redact_visible(text[: chars_max + _BORDER_CHARS])[:-_BORDER_CHARS]
     except (re.error, RecursionError, MemoryError):
         return WITHHELD
 

@@ -1,9 +1,7 @@
 """Tool calls of a session, joined from the events of its log: when each began and ended, and how. Pure."""
 
 from collections.abc import Callable, Iterable
-from typing import Final
-
-from msgspec.structs import replace
+from typing import Final, NamedTuple
 
 from wakeful.core.clock import iso
 from wakeful.core.process import ProcessState
@@ -35,43 +33,46 @@ def left_open(_tool: str) -> CallEnd:
     return CallEnd.OPEN
 
 
+class JoinedCall(NamedTuple):
+    """A call with its end. `OPEN` if the log has none."""
+
+    begun: CallStarted
+    end: CallEnd
+    ended: CallEnded | None = None
+
+
 def recent_calls(events: Iterable[Event], limit: int, still_open: OpenCallEnd = left_open) -> CallList:
     """The newest `limit` calls of these events, which are in the order of the log."""
     known = list(events)
-    joined = list(join_calls(known, still_open).values())
+    newest = list(join_calls(known).values())[-limit:]
     # A record without a time has the epoch.
     times = [event.at for event in known if event.at > 0]
-    return CallList(tuple(joined[-limit:]), iso(min(times)) if times else None)
+    records = tuple(call_record(each, still_open) for each in newest)
+    return CallList(records, iso(min(times)) if times else None)
 
 
-def join_calls(events: Iterable[Event], still_open: OpenCallEnd) -> dict[int, CallRecord]:
-    """Calls by the places of the events that began them, in order.
-
-    `still_open` gives the end of a call of this tool that the log leaves open.
-    """
-    records: dict[int, CallRecord] = {}
+def join_calls(events: Iterable[Event]) -> dict[int, JoinedCall]:
+    """Calls by the places of the events that began them, in order."""
+    joined: dict[int, JoinedCall] = {}
     begun: dict[str, tuple[int, CallStarted]] = {}
     newest_at = 0.0
     for number, event in enumerate(events):
         if isinstance(event, CallStarted):
             begun[event.call] = (number, event)
-            records[number] = _call_record(event, CallEnd.OPEN)
+            joined[number] = JoinedCall(event, CallEnd.OPEN)
         elif isinstance(event, CallEnded):
             if (found := _find_open_call(begun, event)) is not None:
                 place, call = begun.pop(found)
-                records[place] = ended_call(call, event)
+                joined[place] = ended_call(call, event)
         elif isinstance(event, _TURN_MARKS):
             # A client may write its first batch out of order: a prompt then follows its calls.
             if isinstance(event, Prompted) and 0 < newest_at - event.at <= LATE_SECONDS_MAX:
                 continue
             for place, call in begun.values():
-                records[place] = _call_record(call, CallEnd.CUT_OFF)
+                joined[place] = JoinedCall(call, CallEnd.CUT_OFF)
             begun.clear()
         newest_at = max(newest_at, event.at)
-    return {
-        place: replace(call, end=still_open(call.untrusted.tool)) if call.end is CallEnd.OPEN else call
-        for place, call in records.items()
-    }
+    return joined
 
 
 def open_call_end(activity: Activity, verdict: Verdict, tool: str) -> CallEnd:
@@ -92,14 +93,17 @@ def _find_open_call(begun: dict[str, tuple[int, CallStarted]], end: CallEnded) -
     return next((key for key, (_, call) in reversed(begun.items()) if call.tool == end.tool), None)
 
 
-def ended_call(call: CallStarted, event: CallEnded) -> CallRecord:
+def ended_call(call: CallStarted, event: CallEnded) -> JoinedCall:
     """A call that returned."""
     end = CallEnd.ERROR if event.is_error else CallEnd.OK
-    return _call_record(call, CallEnd.REFUSED if event.refused else end, event)
+    return JoinedCall(call, CallEnd.REFUSED if event.refused else end, event)
 
 
-def _call_record(call: CallStarted, end: CallEnd, ended: CallEnded | None = None) -> CallRecord:
+def call_record(joined: JoinedCall, still_open: OpenCallEnd) -> CallRecord:
+    """What is shown of a call. `still_open` gives the end of a call of this tool that the log leaves open."""
+    call, end, ended = joined
     result = ended.result if ended is not None else b""
     given, returned = (safe(raw.decode("utf-8", "replace")) for raw in (call.input, result))
     words = CallText(safe(call.tool), given, returned)
-    return CallRecord(iso(call.at), iso(ended.at) if ended is not None else None, end, words)
+    shown_end = still_open(words.tool) if end is CallEnd.OPEN else end
+    return CallRecord(iso(call.at), iso(ended.at) if ended is not None else None, shown_end, words)

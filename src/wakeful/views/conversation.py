@@ -1,6 +1,6 @@
 """The conversation of a session for people: its texts and calls in the order of the log. Pure."""
 
-from collections.abc import Iterator
+from hashlib import sha256
 from typing import Final
 
 from wakeful.core.clock import iso
@@ -16,13 +16,14 @@ from wakeful.judging.events import (
     TurnInterrupted,
 )
 from wakeful.sources.log_source import LogExcerpt
-from wakeful.views.calls import OpenCallEnd, ended_call, join_calls, left_open
+from wakeful.views.calls import JoinedCall, OpenCallEnd, call_record, ended_call, join_calls, left_open
 from wakeful.views.records import ConversationPart, MessageRecord, MessageText
 
 MESSAGES_MAX: Final = 500
 # Some screens of a terminal.
 TEXT_CHARS_MAX: Final = 4000
 _INTERRUPTED: Final = "The turn was interrupted."
+_CALL_ID_CHARS: Final = 16
 
 
 def conversation_of(
@@ -31,27 +32,45 @@ def conversation_of(
     """The newest `limit` texts and calls of an excerpt."""
     if excerpt is None:
         return ConversationPart((), "", False)
-    messages = [*_messages(excerpt.events, still_open)]
-    return ConversationPart(tuple(messages[-limit:]), excerpt.cursor, excerpt.is_continued)
+    # Chosen first: an excerpt may have thousands, and redacting one takes up to a hundredth of a second.
+    chosen = _texts_and_calls(excerpt.events)[-limit:]
+    messages = tuple(_message(each, still_open) for each in chosen)
+    return ConversationPart(messages, excerpt.cursor, excerpt.is_continued)
 
 
-def _messages(events: list[Event], still_open: OpenCallEnd) -> Iterator[MessageRecord]:
-    calls = join_calls(events, still_open)
+def _texts_and_calls(events: list[Event]) -> list[Event | JoinedCall]:
+    calls = join_calls(events)
     begun = {event.call for event in events if isinstance(event, CallStarted)}
+    found: list[Event | JoinedCall] = []
     for place, event in enumerate(events):
         match event:
-            case Said(by=by, text=text):
-                yield _text(event.at, by, text.decode("utf-8", "replace"))
-            case TurnFailed(message=message, failure=failure):
-                yield _text(event.at, Speaker.CLIENT, message or f"The turn failed: {failure}.")
-            case TurnInterrupted():
-                yield _text(event.at, Speaker.CLIENT, _INTERRUPTED)
-            case CallStarted(call=call):
-                yield MessageRecord(iso(event.at), Speaker.AGENT, MessageText(""), call, calls[place])
+            case Said() | TurnFailed() | TurnInterrupted():
+                found.append(event)
+            case CallStarted():
+                found.append(calls[place])
             case CallEnded(call=call) if call and call not in begun:
-                ended = ended_call(CallStarted(event.at, call, ""), event)
-                yield MessageRecord(iso(event.at), Speaker.AGENT, MessageText(""), call, ended)
+                found.append(ended_call(CallStarted(event.at, call, ""), event))
+    return found
+
+
+def _message(shown: Event | JoinedCall, still_open: OpenCallEnd) -> MessageRecord:
+    match shown:
+        case JoinedCall(begun=begun):
+            record = call_record(shown, still_open)
+            return MessageRecord(iso(begun.at), Speaker.AGENT, MessageText(""), _call_id(begun.call), record)
+        case Said(by=by, text=text):
+            return _text(shown.at, by, text.decode("utf-8", "replace"))
+        case TurnFailed(message=message, failure=failure):
+            return _text(shown.at, Speaker.CLIENT, message or f"The turn failed: {failure}.")
+    return _text(shown.at, Speaker.CLIENT, _INTERRUPTED)
+
+
+def _call_id(call: str) -> str:
+    """An id of our own: the agent or its model chose the other one, of any text and length."""
+    return sha256(call.encode("utf-8", "surrogatepass")).hexdigest()[:_CALL_ID_CHARS] if call else ""
 
 
 def _text(at: float, by: Speaker, text: str) -> MessageRecord:
-    return MessageRecord(iso(at), by, MessageText(plain_lines(redact(text), TEXT_CHARS_MAX)))
+    shown = plain_lines(redact(text, TEXT_CHARS_MAX), TEXT_CHARS_MAX)
+    is_cut = len(text) > TEXT_CHARS_MAX and not shown.endswith("…")
+    return MessageRecord(iso(at), by, MessageText(f"{shown}…" if is_cut else shown))

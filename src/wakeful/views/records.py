@@ -105,7 +105,7 @@ class MessageText(Struct, frozen=True):
 class MessageRecord(Struct, frozen=True):
     """A text, or a call of the agent.
 
-    A call with an empty tool began before: its end belongs to the call of the same `call_id`.
+    A call with an empty tool began before: its end belongs to the call of the same `call_id`, an id of Wakeful's.
     """
 
     at: str

@@ -6,7 +6,7 @@ Answers are encoded here, so CLI, HTTP and socket send the same bytes. Text of a
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -38,7 +38,7 @@ from wakeful.sessions.registry import Query, SessionRegistry, WaitResult
 from wakeful.sessions.session import TrackedSession
 from wakeful.sources.log_source import LogExcerpt
 from wakeful.storage.base import Transition
-from wakeful.views.calls import open_call_end, recent_calls
+from wakeful.views.calls import OpenCallEnd, left_open, open_call_end, recent_calls
 from wakeful.views.conversation import conversation_of
 from wakeful.views.records import (
     DaemonRecord,
@@ -63,6 +63,8 @@ def event_record(row: Transition) -> EventRecord:
 
 # A person chooses from a list; a longer one is not read.
 MATCHES_MAX: Final = 20
+# At once: callers of orders are checked in the same threads.
+LOG_READS_MAX: Final = 2
 _encode: Final = msgspec.json.Encoder().encode
 # 0 reached; scripts distinguish the others. 6: a person is needed.
 WAIT_EXIT_CODES: Final = {
@@ -193,6 +195,7 @@ class SessionQueries:
         self._policy = policy
         self._facts = facts
         self._case_file = cases
+        self._log_reads = asyncio.Semaphore(LOG_READS_MAX)
 
     def health(self, text: str) -> QueryResult:
         session = self._find(text)
@@ -318,23 +321,38 @@ class SessionQueries:
     async def calls(self, text: str, *, limit: int) -> QueryResult:
         """The newest calls of one session, oldest first, redacted."""
         session_id = self._registry.resolve(text)
-        # In a thread: a long log takes longer to read than verdicts may wait.
-        events = await asyncio.to_thread(self._facts.read_last_events, session_id, EVENTS_RECALLED_MAX)
-        session = self._registry.sessions.get(session_id)
-        if session is None or session.verdict is None:
-            return QueryResult(_encode(recent_calls(events, limit)))
-        stands = partial(open_call_end, session.activity, session.verdict)
-        return QueryResult(_encode(recent_calls(events, limit, stands)))
+        still_open = self._call_end_of(session_id)
+
+        def read() -> QueryResult:
+            events = self._facts.read_last_events(session_id, EVENTS_RECALLED_MAX)
+            return QueryResult(_encode(recent_calls(events, limit, still_open)))
+
+        return await self._in_thread(read)
 
     async def messages(self, text: str, *, after: str, limit: int) -> QueryResult:
         """What was said and called in one session, oldest first, redacted."""
         session_id = self._registry.resolve(text)
-        excerpt = await asyncio.to_thread(self._facts.read_conversation, session_id, after)
+        still_open = self._call_end_of(session_id)
+
+        def read() -> QueryResult:
+            excerpt = self._facts.read_conversation(session_id, after)
+            return QueryResult(_encode(conversation_of(excerpt, limit, still_open)))
+
+        return await self._in_thread(read)
+
+    async def _in_thread(self, read: Callable[[], QueryResult]) -> QueryResult:
+        """Verdicts wait for no long log, and other threads for few of them."""
+        async with self._log_reads:
+            return await asyncio.to_thread(read)
+
+    def _call_end_of(self, session_id: SessionId) -> OpenCallEnd:
+        """How calls of this session ended that its log leaves open."""
         session = self._registry.sessions.get(session_id)
         if session is None or session.verdict is None:
-            return QueryResult(_encode(conversation_of(excerpt, limit)))
-        open_end = partial(open_call_end, session.activity, session.verdict)
-        return QueryResult(_encode(conversation_of(excerpt, limit, open_end)))
+            return left_open
+        # A copy: its log may go on while a thread reads it.
+        activity = msgspec.structs.replace(session.activity, calls=dict(session.activity.calls))
+        return partial(open_call_end, activity, session.verdict)
 
     async def wait(self, text: str, until: State, timeout_seconds: float) -> QueryResult:
         """Block until the session is in a state, needs a person, died, or the time is over."""

@@ -1,7 +1,10 @@
 """The conversation of a session: texts and calls in the order of the log, redacted and bounded."""
 
 import json
+import re
 from typing import Any
+
+import pytest
 
 from support import claude_transcripts as claude
 from wakeful.integrations.claude_code import transcript
@@ -93,9 +96,10 @@ def test_codex_items_and_its_own_wake_are_told_apart() -> None:
 
 def test_the_end_of_a_call_that_began_earlier_names_the_call() -> None:
     """A viewer that follows a log adds it to the call that it shows."""
+    begun = of_claude(claude.call(11.0, "c", "make", "toolu_9"))
     found = of_claude(result(14.0, "toolu_9", "failed", is_error=True))
     (message,) = found.messages
-    assert message.call_id == "toolu_9"
+    assert message.call_id == begun.messages[0].call_id
     assert message.call is not None
     assert (message.call.untrusted.tool, message.call.end, message.call.ended_at) == (
         "",
@@ -136,6 +140,33 @@ def test_texts_are_redacted_printable_and_bounded() -> None:
     assert second.splitlines()[-1] == "next"
     assert len(third) == TEXT_CHARS_MAX + 1
     assert third.endswith("…")
+
+
+def test_the_id_of_a_call_is_none_that_an_agent_chose() -> None:
+    """Models and programs write ids of any text, also secrets, controls and a megabyte."""
+    chosen = f"sk-ant-api03-{'A7b' * 30} \x1b[31m \ud800 {'x' * 1_000_000}"
+    found = of_claude(claude.call(11.0, "c", "make", chosen), result(12.0, "other", "done"))
+    ids = [message.call_id for message in found.messages]
+    assert all(re.fullmatch("[0-9a-f]{16}", each) for each in ids)
+    assert len(set(ids)) == 2
+
+
+def test_only_what_is_shown_is_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An excerpt has thousands of texts and calls; a person sees some of them, and their beginnings."""
+    redacted: list[str] = []
+
+    def redact(text: str, chars_max: int = 0) -> str:
+        redacted.append(text)
+        return text[: chars_max or len(text)]
+
+    for module in ("wakeful.views.conversation", "wakeful.judging.session_record"):
+        monkeypatch.setattr(f"{module}.redact", redact)
+    texts = [claude.prompt(float(each), "c", f"number {each}") for each in range(1, 400)]
+    calls = [claude.call(500.0 + each, "c", f"run {each}", f"toolu_{each}") for each in range(400)]
+    assert len(of_claude(*texts, *calls, limit=5).messages) == 5
+    assert len(redacted) <= 5 * 3
+    assert len(of_claude(*texts, limit=5).messages) == 5
+    assert len(redacted) <= 5 * 3 + 5
 
 
 def test_only_the_newest_are_given() -> None:
