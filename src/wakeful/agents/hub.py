@@ -262,7 +262,6 @@ class Hub:
             await runtime.close()
 
     async def _apply(self, agent: Agent, observation: AgentObservation) -> None:
-        before = agent.record
         self._update_state(agent, observation)
         runs = agent.stop_ordered and agent.state is AgentState.RUNNING
         if runs and self._clock.now().wall - agent.moved_at >= STOP_SECONDS_MAX:
@@ -270,7 +269,7 @@ class Hub:
             agent.stop_ordered = False
             await self.commands.listener.on_stop_failed(agent)
             await self._table.save(agent)
-        elif agent.record != before:
+        elif agent.record != agent.stored_record:
             await self._table.save(agent)
         await self._losses.update(agent)
         await self._auto_restart.reconcile(agent)
