@@ -30,6 +30,7 @@ from wakeful.agents.model import (
 from wakeful.agents.runtime import NotReady, Runtime, UndeclaredAgent
 from wakeful.agents.table import Agent, AgentTable
 from wakeful.control.gate import ActionKind, ActionRecord
+from wakeful.control.person_stops import STOP_SECONDS_MAX
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
@@ -43,8 +44,6 @@ SYNC_SECONDS: Final = 10.0
 STARTING_SECONDS: Final = 1.0
 # A lease lasts 60 s: two renewals may fail before another owner can claim it.
 RENEW_SECONDS: Final = 20.0
-# A stop takes up to 15 s, signal by signal. An agent that runs after this time was not stopped.
-STOP_SECONDS_MAX: Final = 60.0
 
 log = logging.getLogger("wakeful.hub")
 
