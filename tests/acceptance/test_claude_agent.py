@@ -96,6 +96,28 @@ def test_an_agent_killed_in_a_push_waits_for_a_person(house: AgentsFixture, clau
     assert "git push origin main" in wait_for(lambda: briefs(claude) or None, "brief")[0]
 
 
+def test_an_agent_killed_while_wakeful_is_away_waits_for_a_person(
+    house: AgentsFixture, claude: ClaudeHome
+) -> None:
+    """Both are killed right after its first prompt: the next daemon knows whose session it was."""
+    pid = house.start("claude")["pid"]
+    prompt(house, script(bash("sleep 100; git push origin main"), DONE))
+    session = f"claude-{wait_for(lambda: claude.logs() or None, 'transcript')[0].stem}"
+    house.wait("claude", timeout_seconds=30, session_id=session)
+    house.daemon.kill()
+    wait_for(lambda: '"sleep 100; git push' in claude.logs()[0].read_text() or None, "call")
+    os.kill(pid, signal.SIGKILL)
+    house.daemon.up()
+    held = wait_for(
+        lambda: house.daemon.run("checkpoint", "list", "--json").json["checkpoints"] or None, "checkpoint", 40
+    )
+    assert [each["subject"] for each in held] == [session]
+    dead = next(each for each in house.daemon.sessions() if each["id"] == session)
+    assert (dead["managed"], dead["agent"]) == (True, "claude")
+    agent = house.agent("claude")
+    assert (agent["state"], agent["session_id"], briefs(claude)) == ("stale", session, [])
+
+
 def test_an_aborted_push_of_an_agent_does_not_happen(house: AgentsFixture, claude: ClaudeHome) -> None:
     """What the killed agent left running is ended, as the question promised, and the answer says so."""
     settings = claude.home / ".claude" / "settings.json"

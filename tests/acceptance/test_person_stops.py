@@ -156,6 +156,26 @@ def test_a_session_that_a_person_stopped_alarms_nobody(
     _assert_quiet(daemon, telegram, session)
 
 
+@pytest.mark.parametrize("place", ["--headless", "--detach"])
+def test_work_after_a_stop_that_was_cut_off_is_not_lost(managed: Operator, place: str) -> None:
+    """Nothing was done of the stop: that is said, and the next work of the same process is healed when it dies."""
+    daemon = managed.daemon
+    daemon.environ["WAKEFUL_FAULTS"] = "act.intended:2:kill"
+    daemon.up()
+    session = _begun(managed, place)
+    assert managed.type("session", "stop", session).exit_code != 0
+    wait_for(lambda: daemon.has_ended() or None, "death of the daemon")
+    daemon.environ["WAKEFUL_FAULTS"] = ""
+    daemon.up()
+    assert "still runs. Stop it again" in managed.type("why", session).out
+    assert managed.type("interrupt", session).exit_code == 0
+    assert managed.type("send", session, script(HANGING)).exit_code == 0
+    assert "Stop it again" not in managed.type("why", session).out
+    os.kill(managed.wait_until(session, "work", state="prompting")["pid"], signal.SIGKILL)
+    log = Path(daemon.environ["WAKEFUL_HOME"], "logs/critical_events.jsonl")
+    wait_for(lambda: (log.exists() and "revival_attempted" in log.read_text()) or None, "revival")
+
+
 def test_a_client_that_a_person_left_by_its_keys_alarms_nobody(managed: Operator, telegram: Telegram) -> None:
     """Ctrl-C cuts the turn short, which its log tells; twice more, and the client ends."""
     daemon = managed.daemon

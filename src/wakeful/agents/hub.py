@@ -30,6 +30,7 @@ from wakeful.agents.model import (
 from wakeful.agents.runtime import NotReady, Runtime, UndeclaredAgent
 from wakeful.agents.table import Agent, AgentTable
 from wakeful.control.gate import ActionKind, ActionRecord
+from wakeful.control.person_stops import STOP_SECONDS_MAX
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
@@ -43,8 +44,6 @@ SYNC_SECONDS: Final = 10.0
 STARTING_SECONDS: Final = 1.0
 # A lease lasts 60 s: two renewals may fail before another owner can claim it.
 RENEW_SECONDS: Final = 20.0
-# A stop takes up to 15 s, signal by signal. An agent that runs after this time was not stopped.
-STOP_SECONDS_MAX: Final = 60.0
 
 log = logging.getLogger("wakeful.hub")
 
@@ -262,7 +261,6 @@ class Hub:
             await runtime.close()
 
     async def _apply(self, agent: Agent, observation: AgentObservation) -> None:
-        before = agent.record
         self._update_state(agent, observation)
         runs = agent.stop_ordered and agent.state is AgentState.RUNNING
         if runs and self._clock.now().wall - agent.moved_at >= STOP_SECONDS_MAX:
@@ -270,7 +268,7 @@ class Hub:
             agent.stop_ordered = False
             await self.commands.listener.on_stop_failed(agent)
             await self._table.save(agent)
-        elif agent.record != before:
+        elif agent.record != agent.stored_record:
             await self._table.save(agent)
         await self._losses.update(agent)
         await self._auto_restart.reconcile(agent)

@@ -83,6 +83,8 @@ class Agent:
         self.spec = spec
         self.runtime = runtime
         self.record = record
+        # As it was stored last; at first, as it is without being stored.
+        self.stored_record = record
         self.moved_at = now
         self.work_since = now
         self.process: Process | None = None
@@ -190,6 +192,7 @@ class AgentTable:
                 log.info("what is kept of agent %s is of another version", note.key)
                 continue
             self._write(agent, replace(stored.record, runtime=agent.spec.runtime))
+            agent.stored_record = agent.record
             agent.moved_at, agent.work_since = stored.moved_at, stored.work_since
             agent.is_present, agent.stop_ordered = stored.placed, stored.stop_ordered
             agent.epoch_before, agent.given_up = stored.epoch_before, stored.given_up
@@ -298,8 +301,10 @@ class AgentTable:
                 given_up=agent.given_up,
             )
         )
+        stored = agent.record
         try:
             await self._store.save_note(Note(KIND, agent.name, body))
+            agent.stored_record = stored
         except WorldError as error:
             log.warning("the state of agent %s was not stored: %s", agent.name, error)
 

@@ -50,16 +50,22 @@ def with_session(text: str, command: Callable[[SessionId], int], *, acting: bool
     except (BadSessionId, SessionNotFound, AmbiguousSession, RequestRefused) as error:
         if not _is_unknown(error):
             raise
-        found = _look_up(text, acting=acting)
+        try:
+            found = _look_up(text, acting=acting)
+        except DaemonAway:
+            if isinstance(error, RequestRefused):
+                raise
+            # None ran before either: this process looked for itself.
+            found = None
         if found is None:
-            raise
+            raise error  # noqa: TRY201 - not that of the look-up
     return command(found)
 
 
 def find_session(text: str, *, acting: bool) -> SessionId:
     """The id of the session that `text` names. `acting`: a part of a name needs a person's yes.
 
-    Raises SessionNotFound, SeveralMatches, PartOfName, NothingChosen, BadSessionId.
+    Raises SessionNotFound, SeveralMatches, PartOfName, NothingChosen, BadSessionId, DaemonAway.
     """
     found = _look_up(text, acting=acting)
     if found is None:
@@ -74,13 +80,13 @@ def _is_unknown(error: WakefulError) -> bool:
 
 
 def _look_up(text: str, *, acting: bool) -> SessionId | None:
-    """None without a daemon that finds names, and for a text that names nothing."""
+    """None for a text that names nothing, and where the daemon is too old to find names. Raises DaemonAway."""
     if not text.isprintable() or not text.strip() or len(text) > SESSION_ID_CHARS_MAX:
         return None
     try:
         answer = own_daemon().get("/api/find?" + urlencode({"name": text}))
-    except (DaemonAway, DaemonRefused):
-        # None runs, or an older one.
+    except DaemonRefused:
+        # An older one.
         return None
     found = decode_body(answer.body, SessionMatchList)
     if not found.sessions:

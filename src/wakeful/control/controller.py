@@ -285,10 +285,12 @@ class SessionController:
                 result = await prompt_driver.deliver(current, prompt, environ)
             epoch = 0 if result.by_earlier else current.epoch
             after = result.hosting or current
+            if result.outcome is not ActionOutcome.CONFIRMED:
+                return result
+            if not result.by_earlier:
+                await self._withdraw_stop(session_id)
             # A confirmed prompt clears the note about an earlier one.
-            if result.outcome is ActionOutcome.CONFIRMED and after.note:
-                return replace(result, hosting=replace(after, note=""))
-            return result
+            return replace(result, hosting=replace(after, note="")) if after.note else result
 
         intent = ActionIntent(prompt_chars=len(prompt))
         record = await self._run_action(ActionKind.DELIVER, session, intent, refusal_reason, perform)
@@ -333,7 +335,7 @@ class SessionController:
 
         async def perform(current: ManagedSession) -> ActionResult:
             stopped, by = (final, by_gateway) if final else (current.stopped, current.by_gateway)
-            await self._managed_sessions.save(replace(current, stopped=stopped, by_gateway=by))
+            await self._managed_sessions.save(replace(current, stopped=stopped, by_gateway=by, note=""))
             return await driver.stop(current)
 
         return await self._run_action(
@@ -343,6 +345,12 @@ class SessionController:
             lambda: OBSERVING if self._mode == "observe" else None,
             perform,
         )
+
+    async def _withdraw_stop(self, session_id: SessionId) -> None:
+        """A person gave it other work: the stop before it failed, and does not explain a later end."""
+        managed = self._managed_sessions.find(session_id)
+        if not self._automatic and managed is not None and managed.stopped:
+            await self._managed_sessions.save(replace(managed, stopped=False, by_gateway=False))
 
     async def end_process(self, text: str) -> ActionRecord:
         """End its process as a crash would: its turn is not over, and the tools of the turn are left as they are."""

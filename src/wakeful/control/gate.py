@@ -307,7 +307,8 @@ class _Reconciler:
         if purpose.final and known is not None:
             # The stop is final whatever its result, for the process of that time.
             process = purpose.planned.process if purpose.planned is not None else known.process
-            await sessions.save(replace(known, stopped=True, process=process))
+            note = _stop_note(intent, result) or known.note
+            await sessions.save(replace(known, stopped=True, process=process, note=note))
         elif hosting is not None:
             # A resume claims its epoch after its intent is stored; the stored session has it.
             epoch = known.epoch if known is not None else hosting.epoch
@@ -365,6 +366,12 @@ class _Reconciler:
         if running:
             return ActionResult(ActionOutcome.INEFFECTIVE, f"process {running[0].pid} still runs")
         return ActionResult(ActionOutcome.CONFIRMED, "nothing of it runs any more")
+
+
+def _stop_note(intent: Intent, result: ActionResult) -> str:
+    if result.outcome is not ActionOutcome.INEFFECTIVE:
+        return ""
+    return f"Wakeful ended while it carried out the stop of {iso(intent.at)}: {result.words}. Stop it again"
 
 
 def _prompt_note(intent: Intent, purpose: ActionIntent, prompted: ActionResult | None) -> str:

@@ -21,6 +21,8 @@ from wakeful.storage.note_decoding import decode_notes
 KIND: Final = "person_stop"
 # As long as resolved incidents.
 RETENTION_SECONDS: Final = 30 * 86_400.0
+# A stop takes up to 15 s, signal by signal. A process that runs after this time was not stopped.
+STOP_SECONDS_MAX: Final = 60.0
 
 
 class PersonStop(Struct, frozen=True):

@@ -37,7 +37,7 @@ from wakeful.daemon.control import ControlComponents, SessionControllers
 from wakeful.daemon.host import JUDGING
 from wakeful.daemon.observer import ObservedSessions, SessionObserver
 from wakeful.healing.cases import HealingCases
-from wakeful.healing.closed_sessions import UserCloseDetector
+from wakeful.healing.closed_sessions import FailedStopDetector, UserCloseDetector
 from wakeful.healing.disk import DiskWatch
 from wakeful.healing.healer import Healer
 from wakeful.healing.issues import CaseIssues
@@ -180,6 +180,7 @@ class HealingComponents:
         self._close_detector = UserCloseDetector(
             clock, observer.registry, control.managed_sessions, self.situations
         )
+        self._failed_stops = FailedStopDetector(clock, observer.registry, control.managed_sessions)
         self._disk = self._build_disk_watch(paths, writer)
         built = self._build_healer()
         self.reviver, self.healer = built.reviver, built.healer
@@ -241,6 +242,7 @@ class HealingComponents:
                 self.attention.on_judged(session.record)
                 self.healer.on_judged(change.session_id)
                 self._close_detector.on_judged(change.session_id)
+                self._failed_stops.on_judged(change.session_id)
 
     def is_treated(self, session_id: SessionId) -> bool:
         return self.healer.case_of(session_id) is not None
@@ -251,6 +253,7 @@ class HealingComponents:
         yield self._disk.run, "the disk is not watched"
         yield self._host.run, "memory is not watched"
         yield self._close_detector.run, "who closes a session is not noted"
+        yield self._failed_stops.run, "stops that failed are not withdrawn"
         yield self.work_revival.run, "work that expired is not revived"
         if self._issues is not None:
             yield self._issues.run, "issues are not filed again"

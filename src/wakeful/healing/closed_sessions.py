@@ -1,4 +1,4 @@
-"""Marks managed sessions that a person closed, and interrupts prompts that timed out.
+"""Marks managed sessions that a person closed, withdraws stops that failed, and interrupts prompts that timed out.
 
 A session counts as closed if its process ended without a finding while its host and tmux server went on for
 90 s: a host that shuts down ends agents first and Wakeful within a minute. A later reboot or end of the tmux
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from wakeful.control.controller import SessionController
 from wakeful.control.ownership import ManagedSessions
+from wakeful.control.person_stops import STOP_SECONDS_MAX
 from wakeful.core.clock import Clock, Instant
 from wakeful.core.errors import WakefulError
 from wakeful.core.ids import SessionId
@@ -25,6 +26,7 @@ from wakeful.core.process import Process, ProcessState
 from wakeful.core.waiting import wait_for_event_or_deadline
 from wakeful.healing.situation import SituationBuilder
 from wakeful.judging.findings import WaitKind
+from wakeful.judging.session_record import State
 from wakeful.sessions.registry import SessionRegistry
 from wakeful.sessions.session import TrackedSession
 
@@ -32,14 +34,70 @@ from wakeful.sessions.session import TrackedSession
 CONFIRM_SECONDS: Final = 90.0
 
 
-class _EndedProcess(Struct, frozen=True):
-    """A process that ended, and the time from which it is sure that its host did not end."""
+class _Candidate(Struct, frozen=True):
+    """A process of which the condition holds, and the time from which that is lasting."""
 
     process: Process | None
     sure_at: float
 
 
-class UserCloseDetector:
+class _LastingCondition:
+    """Changes a managed session once a condition has held for its process for some time."""
+
+    def __init__(
+        self, clock: Clock, registry: SessionRegistry, managed_sessions: ManagedSessions, seconds: float
+    ) -> None:
+        self._clock = clock
+        self._registry = registry
+        self._managed_sessions = managed_sessions
+        self._seconds = seconds
+        # The oldest first.
+        self._candidates: dict[SessionId, _Candidate] = {}
+        self._wakeup = asyncio.Event()
+
+    def on_judged(self, session_id: SessionId) -> None:
+        managed, known = self._managed_sessions.find(session_id), self._candidates.get(session_id)
+        if managed is None or not self._holds_for(managed):
+            self._candidates.pop(session_id, None)
+        elif known is None or known.process != managed.process:
+            self._candidates.pop(session_id, None)
+            self._candidates[session_id] = _Candidate(
+                managed.process, self._clock.now().awake + self._seconds
+            )
+            self._wakeup.set()
+
+    async def run(self) -> None:
+        """Change sessions of which the condition has held long enough, until cancelled."""
+        while True:
+            self._wakeup.clear()
+            due = next(iter(self._candidates.items()), None)
+            if due is not None and due[1].sure_at <= self._clock.now().awake:
+                await self._change(due[0])
+            else:
+                await wait_for_event_or_deadline(
+                    self._clock, self._wakeup, due[1].sure_at if due is not None else None
+                )
+
+    async def _change(self, session_id: SessionId) -> None:
+        managed = self._managed_sessions.find(session_id)
+        if managed is not None and self._holds_for(managed):
+            await self._managed_sessions.save(self._changed(managed))
+        self._candidates.pop(session_id, None)
+
+    def _holds_for(self, managed: ManagedSession) -> bool:
+        session = self._registry.sessions.get(managed.session_id)
+        return managed.process is not None and session is not None and self._holds(managed, session)
+
+    def _holds(self, managed: ManagedSession, session: TrackedSession) -> bool:
+        raise NotImplementedError
+
+    def _changed(self, managed: ManagedSession) -> ManagedSession:
+        raise NotImplementedError
+
+
+class UserCloseDetector(_LastingCondition):
+    """Marks sessions that a person closed."""
+
     def __init__(
         self,
         clock: Clock,
@@ -47,46 +105,11 @@ class UserCloseDetector:
         managed_sessions: ManagedSessions,
         situations: SituationBuilder,
     ) -> None:
-        self._clock = clock
-        self._registry = registry
-        self._managed_sessions = managed_sessions
+        super().__init__(clock, registry, managed_sessions, CONFIRM_SECONDS)
         self._situations = situations
-        # The oldest first.
-        self._ended_sessions: dict[SessionId, _EndedProcess] = {}
-        self._wakeup = asyncio.Event()
 
-    def on_judged(self, session_id: SessionId) -> None:
-        managed, known = self._managed_sessions.find(session_id), self._ended_sessions.get(session_id)
-        if managed is None or not self._has_ended(managed):
-            self._ended_sessions.pop(session_id, None)
-        elif known is None or known.process != managed.process:
-            self._ended_sessions.pop(session_id, None)
-            self._ended_sessions[session_id] = _EndedProcess(
-                managed.process, self._clock.now().awake + CONFIRM_SECONDS
-            )
-            self._wakeup.set()
-
-    async def run(self) -> None:
-        """Mark sessions that ended long enough ago as closed, until cancelled."""
-        while True:
-            self._wakeup.clear()
-            due = next(iter(self._ended_sessions.items()), None)
-            if due is not None and due[1].sure_at <= self._clock.now().awake:
-                await self._mark_closed(due[0])
-            else:
-                await wait_for_event_or_deadline(
-                    self._clock, self._wakeup, due[1].sure_at if due is not None else None
-                )
-
-    async def _mark_closed(self, session_id: SessionId) -> None:
-        managed = self._managed_sessions.find(session_id)
-        if managed is not None and self._has_ended(managed):
-            await self._managed_sessions.save(replace(managed, closed=True))
-        self._ended_sessions.pop(session_id, None)
-
-    def _has_ended(self, managed: ManagedSession) -> bool:
-        session = self._registry.sessions.get(managed.session_id)
-        if managed.is_ended or managed.closed or managed.process is None or session is None:
+    def _holds(self, managed: ManagedSession, session: TrackedSession) -> bool:
+        if managed.is_ended or managed.closed:
             return False
         pane = session.presence.pane
         return (
@@ -96,6 +119,30 @@ class UserCloseDetector:
             and (pane is None or pane.runtime is ProcessState.ALIVE)
             and self._situations.loss_origin(session) is None
         )
+
+    def _changed(self, managed: ManagedSession) -> ManagedSession:
+        return replace(managed, closed=True)
+
+
+class FailedStopDetector(_LastingCondition):
+    """Withdraws a stop that did not end its process: a later end of that process is another problem."""
+
+    def __init__(self, clock: Clock, registry: SessionRegistry, managed_sessions: ManagedSessions) -> None:
+        super().__init__(clock, registry, managed_sessions, STOP_SECONDS_MAX)
+
+    def _holds(self, managed: ManagedSession, session: TrackedSession) -> bool:
+        process = session.presence.newest_process
+        return (
+            managed.stopped
+            and process is not None
+            and process.process == managed.process
+            and process.sight is ProcessState.ALIVE
+            and session.record is not None
+            and session.record.state is not State.STOPPING
+        )
+
+    def _changed(self, managed: ManagedSession) -> ManagedSession:
+        return replace(managed, stopped=False, by_gateway=False)
 
 
 # These waits end by time alone. Every other one has evidence of its own.

@@ -558,6 +558,20 @@ async def test_what_was_hosted_is_known_before_anybody_is_judged() -> None:
     assert house.hub.agent_name_of(SESSION) == "claude"
 
 
+async def test_a_session_that_its_mark_named_is_known_to_the_next_daemon() -> None:
+    """Both may be killed right after its first prompt: what was said of the session is on disk by then."""
+    house = TestHub(agent())
+    async with house.open():
+        await running(house, 41)
+        house.sessions.by_pid[41], house.sessions.named[SESSION] = SESSION, "claude"
+        house.hub.on_session_process(SESSION)
+        await settle()
+        house.lodged.clear()
+        house.build()
+        await house.hub.load()
+    assert house.lodged == {SESSION: "claude"}
+
+
 async def test_orders_in_observe_mode_are_refused() -> None:
     """Observe acts on nothing, whatever the caller."""
     async with opened(agent(), mode="observe") as house:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from support.daemon_process import RunningDaemon
-from support.fake_daemon_socket import FakeDaemonSocket
+from support.fake_daemon_socket import FakeDaemonSocket, http
 from support.run_program import run_program
 
 
@@ -183,3 +183,24 @@ def test_a_daemon_that_ends_in_an_order_is_followed_by_the_command_that_shows_it
     ):
         done = typed(home, *words)
     assert (done.returncode, f"`{command}`" in done.stderr) == (3, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["stop", "docs"], ["resume", "docs"], ["send", "docs", "go on"], ["why", "docs"]]
+)
+def test_a_daemon_that_ends_while_it_looks_for_a_name_is_no_missing_session(
+    tmp_path_factory: pytest.TempPathFactory, words: list[str]
+) -> None:
+    """Between two requests of one command: nobody knows whether there is such a session."""
+    home = tmp_path_factory.mktemp("w")
+    (home / "state").mkdir(mode=0o700)
+    unknown = b'{"code":"session-not-found","detail":"No session \'docs\'.","exit_code":2}'
+    script = {
+        "/api/agents": http(b'{"agents":[],"found":[]}'),
+        "/api/sessions": http(unknown, status=404, exit_code=2),
+        "/api/find": b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{",
+    }
+    with FakeDaemonSocket(home / "state" / "wakeful.sock", script):
+        done = typed(home, *words)
+    assert (done.returncode, "No session" in done.stderr) == (3, False), done.stderr
+    assert "it ended before it had answered" in done.stderr

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from support.healing_fixture import (
     OWN_TMUX,
@@ -16,11 +17,12 @@ from support.healing_fixture import (
 from support.supervisor_fixture import BOOT, subject
 from wakeful.control.driver import ActionResult, OnStarted, StartRequest, ignore_start
 from wakeful.control.ownership import NotManaged
+from wakeful.control.person_stops import STOP_SECONDS_MAX
 from wakeful.control.start import RunRequest
 from wakeful.core.ids import SessionId, agent_member_id
 from wakeful.core.managed_session import SESSION_VARIABLE
 from wakeful.core.process import Process, ProcessState
-from wakeful.healing.closed_sessions import CONFIRM_SECONDS, UserCloseDetector
+from wakeful.healing.closed_sessions import CONFIRM_SECONDS, FailedStopDetector, UserCloseDetector
 from wakeful.healing.healer import ApprovalRequired
 from wakeful.healing.plan import HealingRules
 from wakeful.healing.restore import NotLost
@@ -519,6 +521,26 @@ async def test_what_was_closed_before_a_reboot_is_not_brought_back_by_it(
     assert (lost, clinic.living.acts) == (
         ([], []) if seconds > CONFIRM_SECONDS else (["claude-a"], ["start"])
     )
+
+
+@pytest.mark.parametrize("seconds", [30.0, 240.0])
+async def test_a_stop_that_its_process_outlived_does_not_explain_a_later_death(
+    seconds: float, clinic: HealingFixture
+) -> None:
+    """A crash cut it off, or a process resisted it: what ends a minute later by itself is healed."""
+    process = await clinic.manage("a")
+    clinic.work("a")
+    session = subject("a").id
+    await clinic.holdings.save(replace(clinic.holdings.get(session), stopped=True))
+    failed = FailedStopDetector(clinic.clock, clinic.registry, clinic.holdings)
+    withdrawing = asyncio.create_task(failed.run())
+    failed.on_judged(session)
+    await clinic.clock.run_for(seconds)
+    withdrawing.cancel()
+    assert clinic.holdings.get(session).stopped is (seconds < STOP_SECONDS_MAX)
+    clinic.end(process)
+    await clinic.clock.run_for(60)
+    assert clinic.living.acts == ([] if seconds < STOP_SECONDS_MAX else ["start"])
 
 
 async def test_nobody_else_brings_back_what_is_being_restored(
