@@ -251,7 +251,7 @@ def test_who_goes_on_after_a_dialog_is_given_its_time_again(
 
     watching.look(anew=(pid,))
     assert kinds() == [DialogKind.TRUST]
-    wait_for(lambda: watching.look() and kinds() == [DialogKind.UNKNOWN] or None, "problem")
+    wait_for(lambda: (watching.look() and kinds() == [DialogKind.UNKNOWN]) or None, "problem")
 
 
 def test_whose_registry_nobody_watches_is_left_alone(server: Server, tmp_path: Path, program: str) -> None:

@@ -97,7 +97,12 @@ class DialogDetector:
         return bool(waiting)
 
     async def _check_pane(
-        self, server: TmuxServer, row: PaneRow, wrote: int, before: _PaneCheck | None, valid: _PaneCheck | None
+        self,
+        server: TmuxServer,
+        row: PaneRow,
+        wrote: int,
+        before: _PaneCheck | None,
+        valid: _PaneCheck | None,
     ) -> _PaneCheck:
         """The client in front of this pane and its screen, read only if they may have changed since the `valid` check.
 
