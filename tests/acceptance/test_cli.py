@@ -478,7 +478,7 @@ def test_up_and_down(home: Home) -> None:
     )
     up = home.run("up", "--detach", "--no-tcp")
     try:
-        assert (up.returncode, "mode: mine" in up.stdout) == (0, True), up.stderr
+        assert (up.returncode, "mode: managed-only" in up.stdout) == (0, True), up.stderr
         status = home.run("status", "--json")
         assert (status.stderr, json.loads(status.stdout)["mode"]) == ("", "mine")
         for words in (["up"], ["up", "--detach"]):

@@ -154,7 +154,7 @@ def test_of_five_starts_each_says_its_line(daemon: RunningDaemon) -> None:
         won = [start for start in starts if start.exit_code == 0]
         lost = [start for start in starts if start.exit_code != 0]
         assert (len(won), len(lost)) == (1, 4)
-        assert won[0].out.startswith("mode: mine"), won[0].err
+        assert won[0].out.startswith("mode: managed-only"), won[0].err
         assert [("is already running" in each.err, each.exit_code) for each in lost] == [(True, 2)] * 4
         logs = daemon.socket.parent / "logs"
         assert {each.name for each in logs.iterdir()} - {"access.log"} == {"up.log"}

@@ -68,10 +68,11 @@ def test_a_client_somebody_started_is_listed_at_its_dialogs_and_becomes_one_sess
     assert asked["cwd"] == str(claude.project)
     # No conversation to hand over, and nothing advises that.
     offered = {each["name"]: (each["allowed"], each["reason"]) for each in asked["actions"]}
-    assert offered["adopt"] == (False, NO_CONVERSATION)
+    advice = NO_CONVERSATION.format(asked["id"])
+    assert offered["adopt"] == (False, advice)
     for order in (("send", asked["id"], "go on"), ("adopt", asked["id"])):
         refused = late_operator.type("session", *order)
-        assert (refused.exit_code, "session adopt" in refused.err, NO_CONVERSATION in refused.err) == (
+        assert (refused.exit_code, "session adopt" in refused.err, advice in refused.err) == (
             2,
             False,
             True,

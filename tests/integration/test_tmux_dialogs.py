@@ -233,6 +233,27 @@ def test_who_has_just_started_is_given_its_time(server: Server, tmp_path: Path, 
     assert notes.asked_by == {}
 
 
+def test_who_goes_on_after_a_dialog_is_given_its_time_again(
+    server: Server, tmp_path: Path, program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it stood there: what it shows while it goes on, or ends, is a problem only if it stays."""
+    asks = f"printf 'Quick safety check: here {ANGLE} 1. Yes'; read; clear; printf 'No conversation'; sleep 600; :"
+    pid = server.start("a", "env", f"CLAUDE_CONFIG_DIR={tmp_path}", program, "-c", asks)
+    shows(server, "here")
+    watching = Watching(server, tmp_path, monkeypatch, starting_seconds=0.5)
+    wait_for(lambda: proc.age_seconds(proc.identify(pid)) > 1 or None, "long stay")
+    watching.look()
+    server.tmux("send-keys", "-t", "=a:", "Enter")
+    shows(server, "No conversation")
+
+    def kinds() -> list[DialogKind]:
+        return [kind for _, kind, _ in watching.notes.asked_by.values()]
+
+    watching.look(anew=(pid,))
+    assert kinds() == [DialogKind.TRUST]
+    wait_for(lambda: (watching.look() and kinds() == [DialogKind.UNKNOWN]) or None, "problem")
+
+
 def test_whose_registry_nobody_watches_is_left_alone(server: Server, tmp_path: Path, program: str) -> None:
     """It would be listed at its dialog and never become a session."""
     server.start("a", "env", f"CLAUDE_CONFIG_DIR={tmp_path}/other", program, "-c", "sleep 600; :")

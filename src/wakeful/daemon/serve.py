@@ -58,6 +58,7 @@ from wakeful.sessions.session import TransitionKey, transition_key_of
 from wakeful.sources.folder_watch import FolderWatch
 from wakeful.storage.base import Store
 from wakeful.storage.sqlite.store import SqliteStore
+from wakeful.views.records import MODES
 from wakeful.views.sessions import SessionQueries
 
 DRAIN_SECONDS: Final = 5.0
@@ -232,7 +233,7 @@ def _startup_lines(config: Config, listeners: Listeners, daemon: Daemon, link: s
     total = daemon.observer.registry.counts(daemon.clock.now())["total"]
     if daemon.mute_pause.current_pause is not None:
         yield pause_text(daemon.mute_pause.current_pause)
-    yield f"mode: {config.daemon.mode} ({_MODES[config.daemon.mode]})"
+    yield f"mode: {MODES[config.daemon.mode]}"
     yield f"listening on {' and '.join(listeners.listening)}"
     if link is not None:
         yield f"page: {link}"
@@ -244,13 +245,6 @@ def _startup_lines(config: Config, listeners: Listeners, daemon: Daemon, link: s
     yield from (f"note: {note}" for note in listeners.notes)
     for source in daemon.observer.sources.records():
         yield from (f"note: {source.name}: {note}" for note in (source.slow, source.left_out) if note)
-
-
-_MODES: Final = {
-    "observe": "takes no action",
-    "mine": "acts on managed sessions; other sessions are watched only",
-    "all": "acts on every session",
-}
 
 
 async def _run(daemon: Daemon, tasks: Sequence[Coroutine[None, None, None]], ended: asyncio.Event) -> None:

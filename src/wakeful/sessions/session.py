@@ -56,9 +56,12 @@ class TrackedSession(Struct, gc=False):
         """Set a new verdict and record; `body` encodes the record later."""
         self.verdict, self.record = verdict, record
         self.encoded_record = self._health_body = None
-        last_at = self.activity.last_at
+        newest = self.presence.newest_process
+        ended_at = newest.ended_at if newest is not None else None
         self.last_seen_wall = (
-            inf if verdict.agent is ProcessState.ALIVE else last_at.wall if last_at else -inf
+            inf
+            if verdict.agent is ProcessState.ALIVE
+            else max((each.wall for each in (self.activity.last_at, ended_at) if each), default=-inf)
         )
 
     def rename(self, short_name: str) -> None:

@@ -13,7 +13,6 @@ from msgspec import Struct
 from rich.text import Text
 
 from wakeful.alerts.mute_pause_model import pause_text
-from wakeful.cli.commands.status import MODES
 from wakeful.cli.format.explanation import (
     HEALTH_STYLES,
     LEVEL_MARKS,
@@ -38,7 +37,15 @@ from wakeful.judging.session_record import SessionRecord
 from wakeful.judging.wording import call_text
 from wakeful.tui.timeline import NO_CALLS, SessionHistory, timeline_lines, wall_of
 from wakeful.views.incidents import IncidentList
-from wakeful.views.records import CallList, CallRecord, CriticalEventList, EventList, EventRecord, Overview
+from wakeful.views.records import (
+    MODES,
+    CallList,
+    CallRecord,
+    CriticalEventList,
+    EventList,
+    EventRecord,
+    Overview,
+)
 
 _CALL_MARKS: Final = {
     "ok": ("✓", "success"),

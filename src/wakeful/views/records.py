@@ -134,6 +134,14 @@ class SourceRecord(Struct, frozen=True):
     left_out: str | None = None
 
 
+MODES: Final = {
+    "observe": "observe (takes no action)",
+    "mine": "managed-only (acts on sessions you started or adopted through Wakeful)",
+    "all": "all (acts on every session)",
+}
+"""What people read of each mode."""
+
+
 class DaemonRecord(Struct, frozen=True):
     """The daemon itself. A single look without a daemon has no pid and no start."""
 

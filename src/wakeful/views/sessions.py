@@ -273,21 +273,23 @@ class SessionQueries:
         return QueryResult(_join_bodies(b'{"sessions":[', page.bodies, tail))
 
     def find(self, name: str) -> QueryResult:
-        """The sessions that `name` stands for, one or several. Lists fold old sessions; their ids find them here."""
+        """The sessions that `name` stands for, one or several: those that lists show, else those that they fold."""
         shown = self._registry.list_unfolded(self._clock.now())
         matches = match_sessions(name, [_names_of(each) for each in shown])
         if matches.match in {MatchKind.PART, MatchKind.NONE}:
-            matches = self._find_folded(name) or matches
+            folded = self._find_folded(name)
+            matches = matches if matches.match is folded.match else folded
         bodies = [self._find(each).body() for each in matches.ids[:MATCHES_MAX]]
         head = b'{"match":"%b","total":%d,"sessions":[' % (matches.match.encode(), len(matches.ids))
         return QueryResult(_join_bodies(head, bodies, b"]}"))
 
-    def _find_folded(self, name: str) -> SessionMatches | None:
-        """A session that lists fold, by its id or the start of it."""
+    def _find_folded(self, name: str) -> SessionMatches:
+        """The sessions that lists fold, by the start of an id or by a name; others fit as well."""
         try:
             return SessionMatches(MatchKind.PREFIX, (self._registry.resolve(name),))
         except (BadSessionId, SessionNotFound, AmbiguousSession):
-            return None
+            judged = [each for each in self._registry.sessions.values() if each.record is not None]
+            return match_sessions(name, [_names_of(each) for each in judged])
 
     def overview(self) -> QueryResult:
         """The mode, the daemon, and numbers of sessions."""

@@ -231,3 +231,27 @@ def test_what_was_launched_behind_the_turn_is_waited_for(launched: dict[str, Any
     assert judged(60, ProcessState.ALIVE, *left, event, claude_transcripts.answer(AT + 51, ID)).waits
     over = told(50, f"{word}<status>completed</status>\n</task-notification>")
     assert judged(60, ProcessState.ALIVE, *left, over, claude_transcripts.answer(AT + 51, ID)).waits == ()
+
+
+def resumed(seconds: float) -> list[dict[str, Any]]:
+    """What the client writes in place of the rest of a turn that was cut off, with the first prompt after a resume."""
+    told = record(
+        "user",
+        seconds,
+        message={"role": "user", "content": [{"type": "text", "text": "Continue from where you left off."}]},
+        isMeta=True,
+    )
+    answer = {"type": "text", "text": "No response requested."}
+    said = {"model": "<synthetic>", "role": "assistant", "stop_reason": "stop_sequence", "content": [answer]}
+    return [told, record("assistant", seconds, message={"id": "m", **said})]
+
+
+def test_a_turn_that_was_cut_off_and_resumed_has_not_ended_well() -> None:
+    """The client closes it with two messages of its own, for the model: nobody finished anything."""
+    cut_off = judged(60, ProcessState.DEAD, SAID, CALLED, *resumed(50))
+    assert codes(cut_off) == [FindingCode.SESSION_DEAD]
+    goes_on = judged(80, ProcessState.ALIVE, SAID, CALLED, *resumed(50), told(70, "go on"))
+    assert (goes_on.state, read(SAID, CALLED, *resumed(50), told(70, "go on")).well_ended_at) == (
+        State.PROMPTING,
+        None,
+    )

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from support.supervisor_claims import HOUR, codes, pass_time, record
+from support.supervisor_claims import HOUR, codes, come_up, pass_time, record
 from support.supervisor_fixture import SupervisorFixture, subject
 from wakeful.core.ids import ConversationId
 from wakeful.core.managed_session import ManagedSession
@@ -16,6 +16,7 @@ from wakeful.judging.events import CallEnded, CallStarted, Progressed, Prompted,
 from wakeful.judging.evidence import STREAM, ClientStatus, Orphan, Pane
 from wakeful.judging.findings import FindingCode, Health, State, Verdict
 from wakeful.judging.judge import judge
+from wakeful.sessions.registry import Query
 from wakeful.sessions.session_judge import PROBE_SECONDS_MAX
 from wakeful.sessions.supervisor import DEADLINES_SPARE
 
@@ -530,3 +531,26 @@ def test_a_managed_session_is_read_also_where_no_process_of_it_is_left(
     assert read == [known.id]
     assert record(house, "codex-019a").project == "shop"
     assert record(house, "codex-019a").state is not State.PROMPTING
+
+
+def _found(house: SupervisorFixture, name: str) -> list[str]:
+    return [each["id"] for each in msgspec.json.decode(house.desk.find(name).body)["sessions"]]
+
+
+def test_a_folded_session_is_found_by_what_it_is_called(house: SupervisorFixture) -> None:
+    """Reports and alerts still name it so; a session that lists show comes first."""
+    house.end(house.start("old", project="shop"))
+    pass_time(house, 25 * HOUR)
+    assert msgspec.json.decode(house.desk.sessions(Query()).body)["older"] == 1
+    assert [_found(house, each) for each in ("shop", "sho", "bank")] == [["claude-old"], ["claude-old"], []]
+    house.start("new", project="shop")
+    assert (_found(house, "shop"), _found(house, "sho")) == (["claude-new"], ["claude-new"])
+
+
+def test_a_session_that_ended_before_its_log_began_is_not_old(house: SupervisorFixture) -> None:
+    """It was seen to end a moment ago: lists show it for as long as any other."""
+    process = come_up(house, 5)
+    house.end(process)
+    assert msgspec.json.decode(house.desk.sessions(Query()).body)["older"] == 0
+    pass_time(house, 25 * HOUR)
+    assert msgspec.json.decode(house.desk.sessions(Query()).body)["older"] == 1

@@ -15,14 +15,7 @@ from wakeful.cli.read import read
 from wakeful.cli.table import print_rows
 from wakeful.client.client import decode_body
 from wakeful.judging.session_record import SessionRecord
-from wakeful.views.records import Overview
-
-MODES: Final = {
-    "observe": "observe (takes no action)",
-    "mine": "managed-only (acts on sessions you started or adopted through Wakeful)",
-    "all": "all (acts on every session)",
-}
-
+from wakeful.views.records import MODES, Overview
 
 # What a person would want to hear of without asking.
 _PROBLEM_STATES: Final = frozenset({AgentState.STALE, AgentState.UNKNOWN, AgentState.ERROR})

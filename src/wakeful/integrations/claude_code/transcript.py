@@ -138,6 +138,8 @@ _LOCAL: Final = (
 _TYPED: Final = re.compile(
     r"\A.{0,400}?<command-name>\s*([^<]{1,200})</command-name>|\A<bash-input>([^<]{1,4000})", re.DOTALL
 )
+# The client closes a turn that was cut off with this message of its own, at the first prompt after a resume.
+_CUT_OFF_CLOSED: Final = b'"No response requested."'
 # Names a skill or a command. The client's next record has its text, which is the prompt of a turn.
 _COMMAND: Final = b"<command-message>"
 # A hook refused the end of the turn, or the answer to a schema is missing: the model gets another request.
@@ -444,6 +446,10 @@ def _assistant(record: _Record, at: float) -> Sequence[e.Event]:
         text = " ".join(text_of(bytes(block.text)) for block in message.content)
         code = bytes(record.error).decode("utf-8", "replace").strip('"')
         return (turn_failed_event(text, at, status=record.api_error_status, code=code),)
+    if message.stop_reason == _CLIENTS_STOP and any(
+        bytes(each.text) == _CUT_OFF_CLOSED for each in message.content
+    ):
+        return ()
     if message.stop_reason is UNSET:
         return (e.FormatDrifted(at, "assistant.message.stop_reason"),)
     if len(message.content) == 1:  # as clients write them

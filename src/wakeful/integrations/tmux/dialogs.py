@@ -38,6 +38,8 @@ class _PaneCheck(Struct, frozen=True):
     client: PaneClient | None
     # The screen has been read; only new output can change the result.
     read: bool
+    # The age of the client at which its screen became one that is not known.
+    unknown_since: float | None = None
 
 
 class DialogDetector:
@@ -83,8 +85,9 @@ class DialogDetector:
             for row, wrote in zip(listing.panes, listing.wrote, strict=True):
                 place = listing.socket, row
                 if not row.dead:
-                    before = None if row.pid in reread else self._checks.get(place)
-                    checks[place] = await self._check_pane(server, row, wrote, before)
+                    before = self._checks.get(place)
+                    known = before if row.pid not in reread else None
+                    checks[place] = await self._check_pane(server, row, wrote, before, known)
         self._checks = checks
         waiting = {each.client.process for each in checks.values() if each.client is not None}
         # A client in the background (Ctrl-Z) may come back; only dead ones are dropped.
@@ -94,19 +97,27 @@ class DialogDetector:
         return bool(waiting)
 
     async def _check_pane(
-        self, server: TmuxServer, row: PaneRow, wrote: int, before: _PaneCheck | None
+        self,
+        server: TmuxServer,
+        row: PaneRow,
+        wrote: int,
+        before: _PaneCheck | None,
+        valid: _PaneCheck | None,
     ) -> _PaneCheck:
-        """The client in front of this pane and its screen, read only if they may have changed."""
+        """The client in front of this pane and its screen, read only if they may have changed since the `valid` check.
+
+        `before` is the last check, valid or not.
+        """
         # tmux reports whole seconds: later output in the same second would not be noticed.
         is_over = int(self._wall()) > wrote
-        known = before if before is not None and before.wrote == wrote else None
+        known = valid if valid is not None and valid.wrote == wrote else None
         client = client_in(row.pid) if known is None else known.client
         if client is None or not self._is_relevant(client):
             return _PaneCheck(wrote if is_over else 0, None, read=True)
         if known is not None and known.read:
             return known
-        read = await self._read_screen(client, server, row.pane_id)
-        return _PaneCheck(wrote if is_over else 0, client, read=read)
+        read, unknown_since = await self._read_screen(client, server, row.pane_id, before)
+        return _PaneCheck(wrote if is_over else 0, client, read, unknown_since)
 
     def _is_relevant(self, client: PaneClient) -> bool:
         """Whether its screen must be read. A client with an unwatched folder never becomes a session."""
@@ -123,30 +134,38 @@ class DialogDetector:
         is_watched = folder is not None and Path(os.path.realpath(folder)) in watched
         return is_watched and proc.cwd(process.pid) not in self._ignored_folders
 
-    async def _read_screen(self, client: PaneClient, server: TmuxServer, target: str) -> bool:
-        """Report the dialog on its screen; False if it must be read again even without new output."""
+    async def _read_screen(
+        self, client: PaneClient, server: TmuxServer, target: str, before: _PaneCheck | None
+    ) -> tuple[bool, float | None]:
+        """Report the dialog on its screen; False if it must be read again even without new output.
+
+        Also the age of the client since which its screen has been unknown.
+        """
         process = client.process
-        if proc.age_seconds(process) <= self._starting_seconds:
+        age = proc.age_seconds(process)
+        if age <= self._starting_seconds:
             self._seen_starting.add(process)
         try:
             dialog = client.dialog_on(await server.capture(target))
         except TmuxFailed:
             # The screen could not be read: the last report stays.
-            return False
+            return False, before.unknown_since if before is not None else None
         if dialog is None:
             self._on_dialog_end(process)
             if not client.reports_status:
                 self._already_started.add(process)
-            return True
-        if dialog.kind is DialogKind.UNKNOWN and not self._is_unexpected(client):
-            return proc.age_seconds(process) > self._starting_seconds
-        self._report(client, dialog)
-        return True
+            return True, None
+        if dialog.kind is not DialogKind.UNKNOWN:
+            self._report(client, dialog)
+            return True, None
+        since = _unknown_since(process, age, before)
+        is_over = age - since > self._starting_seconds
+        if is_over and self._is_unexpected(client):
+            self._report(client, dialog)
+        return is_over, since
 
     def _is_unexpected(self, client: PaneClient) -> bool:
-        """Whether an unknown screen is a problem: the client has started long ago, and its registry reports no dialog."""
-        if proc.age_seconds(client.process) <= self._starting_seconds:
-            return False
+        """Whether an unknown screen that stays is a problem: the client's registry reports no dialog."""
         if client.reports_status:
             return entry_of(client.process) is None
         # A client without status may have been in its conversation before it was first seen.
@@ -164,3 +183,15 @@ class DialogDetector:
         if process in self._with_dialog:
             self._with_dialog.discard(process)
             self._sink.on_dialog_closed(process)
+
+
+def _unknown_since(process: Process, age: float, before: _PaneCheck | None) -> float:
+    """The age of the client at which its screen became unknown.
+
+    A client that goes on after a dialog, or ends, shows such a screen for a moment. One that was never seen
+    otherwise has shown it since its start.
+    """
+    if before is None:
+        return 0.0
+    is_same = before.client is not None and before.client.process == process
+    return before.unknown_since if is_same and before.unknown_since is not None else age
