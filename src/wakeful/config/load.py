@@ -73,6 +73,10 @@ def load(path: str | None, environ: Mapping[str, str]) -> Config:
     return combine(documents, environ).config
 
 
+def absolute_paths(files: Iterable[str]) -> tuple[str, ...]:
+    return tuple(os.path.abspath(each) for each in files)  # noqa: PTH100 - a link stays a link
+
+
 def read_file(path: str, *, follow_symlink: bool = True) -> bytes:
     """The bytes of a regular file of sensible size. Raises ConfigError."""
     follow = 0 if follow_symlink else os.O_NOFOLLOW

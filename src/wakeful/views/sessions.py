@@ -194,6 +194,10 @@ class SessionQueries:
         self._facts = facts
         self._case_file = cases
 
+    def set_rules(self, policy: Policy, timers: TimerRules) -> None:
+        """The configuration has changed."""
+        self._policy, self._timers = policy, timers
+
     def health(self, text: str) -> QueryResult:
         session = self._find(text)
         return QueryResult(session.health_body(), _exit_code(session))

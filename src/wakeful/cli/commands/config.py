@@ -4,7 +4,7 @@
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +30,7 @@ from wakeful.core.text import plain
 
 _MODULE: Final = "wakeful.cli.commands.config"
 COMMANDS: Final = {
-    "init": CommandEntry("Set up", f"{_MODULE}:init", "Write a commented file with all defaults"),
+    "init": CommandEntry("Set up", f"{_MODULE}:init", "Write a commented file to start from"),
     "show": CommandEntry("Set up", f"{_MODULE}:show", "Show every value and its origin"),
     "check": CommandEntry("Set up", f"{_MODULE}:check", "Check whether the configuration is valid"),
     "trust": CommandEntry(
@@ -112,6 +112,31 @@ MEANINGS: Final = {
 }
 
 
+# The keys that people set, for a file that fits on a screen or two.
+USUAL_KEYS: Final = (
+    "daemon.port",
+    "daemon.mode",
+    "detect.silence_seconds",
+    "detect.runaway_seconds",
+    "detect.runaway_cost_usd",
+    "detect.input_usd_per_million",
+    "detect.output_usd_per_million",
+    "eyes.claude_dirs",
+    "eyes.codex_dirs",
+    "eyes.tool_use_dirs",
+    "heal.runaway",
+    "alerts.telegram_token",
+    "alerts.telegram_chat",
+    "alerts.urls",
+    "alerts.desktop",
+    "alerts.finished",
+    "alerts.ping_url",
+    "github.repo",
+    "gateway.token",
+    "gateway.allow",
+)
+
+
 class ConfigExists(OperatorError):
     """{path} exists already. Edit it, or move it away first."""
 
@@ -137,8 +162,9 @@ def config() -> None:
 
 @click.command(epilog="Example: wakeful config init")
 @click.option("--config", "config_file", metavar="FILE", help="Path of the new file.")
-def init(*, config_file: str | None) -> int:
-    """Write a file with all keys at their defaults, commented out. Never overwrites a file."""
+@click.option("--all", "every", is_flag=True, help="Write every key, and examples of agents and chats.")
+def init(*, config_file: str | None, every: bool) -> int:
+    """Write a file with the keys that people set, at their defaults and commented out. Never overwrites a file."""
     path = config_path(os.environ, config_file)
     if path is None:
         # Without a HOME there is no place to write to; `from_environ` says what to set.
@@ -151,25 +177,30 @@ def init(*, config_file: str | None) -> int:
         with open(
             path, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)
         ) as file:
-            file.write("\n".join(default_lines()) + "\n")
+            file.write("\n".join(default_lines(KEYS if every else USUAL_KEYS)) + "\n")
     except FileExistsError as problem:
         raise ConfigExists(path=path) from problem
     print_line(f"wrote {path}")
     return 0
 
 
-def default_lines() -> Iterator[str]:
-    """The default file. A key takes effect when its `# ` is removed."""
+def default_lines(names: Collection[str] = KEYS) -> Iterator[str]:
+    """The default file with these keys. A key takes effect when its `# ` is removed."""
     yield "# Configuration of Wakeful. Each key shows its default; remove the leading # to change it."
+    yield "# A running daemon reads this file again when it changes."
+    if len(names) < len(KEYS):
+        yield "# More keys: wakeful config init --all --config FILE"
     section = ""
-    for name, key in KEYS.items():
+    for name in names:
+        key = KEYS[name]
         if key.section != section:
             section = key.section
             yield f"\n[{section}]"
         default = _toml(key.format_value(key.default))
         yield f"\n# {MEANINGS[name]}\n# Allowed: {key.allowed}.\n# {key.short} = {default}"
-    yield from _agent_lines()
-    yield from _chat_lines()
+    if len(names) == len(KEYS):
+        yield from _agent_lines()
+        yield from _chat_lines()
 
 
 def _agent_lines() -> Iterator[str]:
@@ -281,6 +312,7 @@ def trust(*, file: str | None) -> int:
     # For an agent or a chat the name is enough.
     changed = sorted(name for name in set_here if name.rpartition(".")[0] not in set_here)
     trusting.trust(document, paths)
+    trusting.announce(document)
     print_line(f"trusted {document.path}: it sets {', '.join(changed) or 'nothing'}")
     print_note("it overrides your own configuration in this folder")
     return 0
