@@ -13,6 +13,7 @@ from wakeful.cli.output import print_note
 from wakeful.config.load import Document, LoadedConfig, combine, read_file
 from wakeful.config.paths import StatePaths, config_path
 from wakeful.config.schema import ConfigError
+from wakeful.config.state_dir import require_home
 from wakeful.config.trust import TrustFile
 from wakeful.core.text import plain
 
@@ -88,6 +89,17 @@ def reload_settings(given: str | None, read: Collection[str]) -> LoadedConfig:
         return None
 
     return combine(_documents(given, trusted_as_before), os.environ)
+
+
+def own_config_path(given: str | None) -> str:
+    """Where this user's configuration is, or would be. Raises HomeMissing, HomeNotThere."""
+    path = config_path(os.environ, given)
+    if path is None:
+        # Without a HOME there is no place to write to; `from_environ` says what to set.
+        path = f"{StatePaths.from_environ(os.environ).state_dir}/wakeful.toml"
+    if given is None:
+        require_home(os.environ)
+    return os.path.abspath(path)  # noqa: PTH100 - a link stays a link
 
 
 def config_arguments(given: str | None) -> tuple[str, ...]:

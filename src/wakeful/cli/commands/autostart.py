@@ -40,6 +40,10 @@ def install(*, observe: bool, dry_run: bool) -> int:
         require_person()
     require_home(os.environ)
     plan = work.plan_install(os.environ, watch_only=observe)
+    if plan.left_out:
+        print_note(
+            f"not stored in the unit, because a secret does not belong there: {', '.join(plan.left_out)}. Set them in wakeful.toml"
+        )
     if dry_run:
         return _print_plan(plan)
     other = None if work.is_running() else own_daemon().running_pid()

@@ -4,6 +4,7 @@
 """
 
 import os
+import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -17,12 +18,12 @@ from wakeful.cli.app import CommandEntry, LazyGroup
 from wakeful.cli.options import json_option
 from wakeful.cli.output import print_line, print_note, print_record, wall_now
 from wakeful.cli.settings import load_settings
+from wakeful.config.edit import fragment_values, toml as _toml
 from wakeful.config.gateway import CHAT_KEYS, CHATS, MEANINGS as GATEWAY_MEANINGS
 from wakeful.config.heartbeat import MEANINGS as HEARTBEAT_MEANINGS
-from wakeful.config.load import LoadedConfig, combine
-from wakeful.config.paths import StatePaths, config_path
+from wakeful.config.load import FILE_BYTES_MAX, Document, LoadedConfig, combine, read_file
+from wakeful.config.paths import StatePaths
 from wakeful.config.schema import AGENT_KEYS, DOCKER_ONLY, KEYS, ConfigError
-from wakeful.config.state_dir import require_home
 from wakeful.config.trust import TrustFile
 from wakeful.core.clock import iso
 from wakeful.core.errors import OperatorError
@@ -36,6 +37,7 @@ COMMANDS: Final = {
     "trust": CommandEntry(
         "Set up", f"{_MODULE}:trust", "Trust ./wakeful.toml or a HEARTBEAT.md as it is now"
     ),
+    "merge": CommandEntry("Set up", f"{_MODULE}:merge", "Add the keys of another file to your own"),
     "import": CommandEntry(
         "Set up",
         "wakeful.cli.commands.gateway:import_file",
@@ -165,12 +167,7 @@ def config() -> None:
 @click.option("--all", "every", is_flag=True, help="Write every key, and examples of agents and chats.")
 def init(*, config_file: str | None, every: bool) -> int:
     """Write a file with the keys that people set, at their defaults and commented out. Never overwrites a file."""
-    path = config_path(os.environ, config_file)
-    if path is None:
-        # Without a HOME there is no place to write to; `from_environ` says what to set.
-        path = f"{StatePaths.from_environ(os.environ).state_dir}/wakeful.toml"
-    if config_file is None:
-        require_home(os.environ)
+    path = trusting.own_config_path(config_file)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     try:
         # Readable by its owner only: it may hold tokens and passwords.
@@ -222,11 +219,6 @@ def _chat_lines() -> Iterator[str]:
             name, key.default
         )
         yield f"#| {name} = {_toml(example)}  # {key.meaning} Allowed: {key.allowed}."
-
-
-def _toml(value: Any) -> str:
-    """A default as TOML writes it: JSON's spelling of strings, numbers, booleans and lists is TOML's too."""
-    return msgspec.json.encode(value).decode()
 
 
 @click.command(epilog="Example: wakeful config show --json")
@@ -288,6 +280,26 @@ def _problems(config_file: str | None) -> list[str]:
     except ConfigError as problem:
         return str(problem).splitlines()
     return []
+
+
+@click.command(epilog="Example: wakeful replay logs/ --learn | wakeful config merge -")
+@click.argument("fragment", metavar="FILE")
+@click.option("--config", "config_file", metavar="FILE", help="Change this file.")
+@click.option("--dry-run", is_flag=True, help="Show the changes without writing them.")
+def merge(*, fragment: str, config_file: str | None, dry_run: bool) -> int:
+    """Set the keys of FILE in your configuration; `-` reads standard input. All other lines stay as they are.
+
+    For people: refused inside an agent's session.
+    """
+    from wakeful.cli.config_file import change_config  # noqa: PLC0415 - for this command alone
+    from wakeful.cli.person import require_person  # noqa: PLC0415 - as above
+
+    if not dry_run:
+        require_person()
+    piped = fragment == "-"
+    content = sys.stdin.buffer.read(FILE_BYTES_MAX) if piped else read_file(fragment)
+    values = fragment_values(Document("standard input" if piped else fragment, content), os.environ)
+    return change_config(config_file, values, dry_run=dry_run)
 
 
 @click.command(epilog="Example: wakeful config trust .wakeful/agents/fox/HEARTBEAT.md")
