@@ -1,19 +1,19 @@
 """Changes keys in the user's configuration file: shows the difference, checks it, writes it whole."""
 
 import os
-from collections.abc import Iterator, Mapping
-from difflib import unified_diff
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
+from wakeful.cli.difference import file_difference
 from wakeful.cli.output import print_line
 from wakeful.cli.settings import own_config_path
-from wakeful.config.edit import with_values
+from wakeful.config.edit import with_values, without_keys
 from wakeful.config.load import Document, combine
 from wakeful.config.schema import KEYS
-from wakeful.hooks.install import read_settings, replace_settings
+from wakeful.hooks.install import read_settings, remove_settings, replace_settings
 
 
 class ConfigPlan(Struct, frozen=True):
@@ -21,8 +21,7 @@ class ConfigPlan(Struct, frozen=True):
 
     path: Path
     before: bytes | None
-    after: bytes
-    values: Mapping[str, Any]
+    after: bytes | None
 
     @property
     def is_done(self) -> bool:
@@ -31,9 +30,9 @@ class ConfigPlan(Struct, frozen=True):
     def lines(self) -> Iterator[str]:
         """The difference; a secret's value is not shown."""
         secrets = {name.rpartition(".")[2] for name in KEYS if KEYS[name].is_secret}
-        before, after = ((side or b"").decode().splitlines() for side in (self.before, self.after))
-        old = os.devnull if self.before is None else str(self.path)
-        for line in unified_diff(before, after, old, str(self.path), lineterm="", n=1):
+        before = None if self.before is None else self.before.decode()
+        after = None if self.after is None else self.after.decode()
+        for line in file_difference(self.path, before, after, context=1):
             key, assigned, value = line.partition(" = ")
             is_secret = assigned and key.lstrip("+- #") in secrets and value not in ('""', "[]")
             yield f"{key} = (not shown)" if is_secret else line
@@ -45,13 +44,27 @@ def plan_change(config_file: str | None, values: Mapping[str, Any]) -> ConfigPla
     before = read_settings(path) if path.parent.is_dir() else None
     after = with_values(Document(str(path), before or b""), values, os.environ).encode()
     combine([Document(str(path), after)], os.environ)
-    return ConfigPlan(path, before, before if before is not None and not values else after, values)
+    return ConfigPlan(path, before, after)
+
+
+def plan_removal(config_file: str, names: Collection[str], *, made: bool) -> ConfigPlan:
+    """The file without these keys; no file if Wakeful `made` it and nothing but headers is left. Raises as above."""
+    path = Path(config_file)
+    before = read_settings(path) if path.parent.is_dir() else None
+    if before is None:
+        return ConfigPlan(path, None, None)
+    after = without_keys(Document(str(path), before), names, os.environ)
+    is_empty = made and not any(line.strip() and not line.startswith("[") for line in after.splitlines())
+    return ConfigPlan(path, before, None if is_empty else after.encode())
 
 
 def apply_change(plan: ConfigPlan) -> None:
     """Write the file, for its owner alone. Raises SettingsChanged."""
     plan.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    replace_settings(plan.path, plan.before, plan.after)
+    if plan.after is not None:
+        replace_settings(plan.path, plan.before, plan.after)
+    elif plan.before is not None:
+        remove_settings(plan.path, plan.before)
 
 
 def change_config(config_file: str | None, values: Mapping[str, Any], *, dry_run: bool) -> int:

@@ -4,7 +4,7 @@ The result is parsed again: if it does not mean what was asked for, the file is 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -56,6 +56,35 @@ def with_values(document: Document, values: Mapping[str, Any], environ: Mapping[
     return after if lines != text.splitlines() else text
 
 
+def without_keys(document: Document, names: Collection[str], environ: Mapping[str, str]) -> str:
+    """The text without the lines that set these keys. Raises ConfigError, NotEditable."""
+    combine([document], environ)
+    before = _values(document.content)
+    lines = document.content.decode().splitlines(keepends=True)
+    for name in names:
+        section, _, key = name.rpartition(".")
+        bounds = _bounds(lines, section)
+        lines = [
+            line
+            for number, line in enumerate(lines)
+            if bounds is None or number not in range(*bounds) or not re.match(rf"\s*{key}\s*=", line)
+        ]
+    after = "".join(lines)
+    try:
+        is_right = _values(after.encode()) == {
+            key: value for key, value in before.items() if key not in names
+        }
+    except ConfigError:
+        is_right = False
+    if not is_right:
+        raise NotEditable(path=document.path, lines="\n".join(f"remove {name}" for name in names))
+    # A section that was added with the keys goes with them.
+    bare = re.sub(r"\n?\[[a-z_.]+\]\n\Z", "", after)
+    removed = {name: before[name] for name in names if name in before}
+    with_them = with_values(Document(document.path, bare.encode()), removed, environ)
+    return bare if with_them.encode() == document.content else after
+
+
 def toml(value: Any) -> str:
     """A value as TOML writes it: JSON's spelling of strings, numbers, booleans and lists is TOML's too."""
     return msgspec.json.encode(value).decode()
@@ -72,13 +101,21 @@ def _values(content: bytes) -> dict[str, Any]:
 def _with_value(lines: list[str], name: str, line: str) -> list[str]:
     """Replace the key's line; else add it below its comment, below its section's header, or in a new section."""
     section, _, key = name.rpartition(".")
-    header = re.compile(rf"\s*\[\s*{re.escape(section)}\s*\]\s*(#.*)?")
-    first = next((index for index, each in enumerate(lines) if header.fullmatch(each)), None)
-    if first is None:
+    bounds = _bounds(lines, section)
+    if bounds is None:
         return [*lines, *([""] if lines else []), f"[{section}]", line]
-    last = next((n for n in range(first + 1, len(lines)) if _HEADER.match(lines[n])), len(lines))
+    first, last = bounds
     for pattern, keep in ((rf"\s*{key}\s*=", False), (rf"\s*#\s*{key}\s*=", True)):
         found = next((n for n in range(first, last) if re.match(pattern, lines[n])), None)
         if found is not None:
             return [*lines[: found + keep], line, *lines[found + 1 :]]
-    return [*lines[: first + 1], line, *lines[first + 1 :]]
+    return [*lines[:first], line, *lines[first:]]
+
+
+def _bounds(lines: Sequence[str], section: str) -> tuple[int, int] | None:
+    """The lines below a section's header; None without a header."""
+    header = re.compile(rf"\s*\[\s*{re.escape(section)}\s*\]\s*(#.*)?")
+    first = next((number for number, line in enumerate(lines, 1) if header.fullmatch(line.rstrip())), None)
+    if first is None:
+        return None
+    return first, next((n for n in range(first, len(lines)) if _HEADER.match(lines[n])), len(lines))

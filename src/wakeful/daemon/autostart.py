@@ -123,6 +123,15 @@ def remove(plan: UnitPlan) -> None:
     _systemctl("daemon-reload")
 
 
+def missing_manager() -> str | None:
+    """Why nothing can be installed; None if the user manager answers."""
+    try:
+        _systemctl("show-environment")
+    except SystemdRefused as problem:
+        return str(problem)
+    return None
+
+
 def is_running() -> bool:
     """Whether systemd runs it now; False also without systemd."""
     try:

@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Iterator
-from difflib import unified_diff
 from typing import Final
 
 import click
 
 from wakeful.cli.app import CommandEntry, LazyGroup
+from wakeful.cli.difference import file_difference
 from wakeful.cli.output import print_line, print_note
 from wakeful.cli.person import require_person
 from wakeful.client.client import own_daemon
@@ -88,6 +88,4 @@ def _difference(plan: work.UnitPlan) -> Iterator[str]:
     if plan.is_done:
         yield f"nothing to do: {plan.path} is up to date"
         return
-    before, after = ((side or "").splitlines() for side in (plan.before, plan.after))
-    old, new = (os.devnull if side is None else str(plan.path) for side in (plan.before, plan.after))
-    yield from unified_diff(before, after, old, new, lineterm="")
+    yield from file_difference(plan.path, plan.before, plan.after)
