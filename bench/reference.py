@@ -140,6 +140,10 @@ def configuration() -> str:
         "came from, `wakeful config check` what is wrong. A `./wakeful.toml` is ignored until `wakeful config trust`.",
         "In a variable a list is JSON, or parted by commas, a list of folders by colons.",
         "",
+        "A running daemon reads the file again when it changes. `alerts`, `heal`, `detect` and `session.supervision` take effect",
+        "at once, except `alerts.ping_url` and `detect.fold_after_seconds`; with `redis.url` also `detect` and the Telegram keys",
+        "wait for a restart, as all other keys do. `wakeful status` and `doctor` name what waits. A broken file changes nothing.",
+        "",
         "| key | default | may be |",
         "|---|---|---|",
     ]

@@ -278,6 +278,13 @@ def test_config_init_writes_once(home: Home) -> None:
     path = home.folder / ".config/wakeful/wakeful.toml"
     assert home.run("config", "init").stdout == f"wrote {path}\n"
     assert home.run("config", "check").stdout == "valid\n"
+    short = path.read_text()
+    assert (path.stat().st_mode & 0o777, len(re.findall(r"^# \w+ = ", short, re.MULTILINE))) == (0o600, 20)
+    every = home.folder / "every.toml"
+    assert home.run("config", "init", "--all", "--config", str(every)).returncode == 0
+    assert every.stat().st_mode & 0o777 == 0o600
+    assert home.run("config", "check", "--config", str(every)).stdout == "valid\n"
+    assert all(line in every.read_text() for line in short.splitlines() if " = " in line)
     path.write_text("# mine\n")
     again = home.run("config", "init")
     assert (again.returncode, path.read_text()) == (2, "# mine\n")

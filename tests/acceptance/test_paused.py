@@ -47,7 +47,8 @@ OTHERS = """
     work/add work/show work/claim work/heartbeat work/complete work/fail
     checkpoint/show checkpoint/continue checkpoint/rollback checkpoint/abort
     backlog/add backlog/update backlog/list backlog/sync alerts/test
-    config/init config/show config/check config/trust config/import
+    config/init config/show config/check config/trust config/merge config/import
+    setup/hooks setup/alerts setup/autostart setup/completion setup/mcp
     hooks/install hooks/uninstall autostart/install autostart/remove
 """
 

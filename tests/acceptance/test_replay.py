@@ -201,6 +201,24 @@ def test_what_is_learned_is_a_configuration(environ: dict[str, str], tmp_path: P
     )
     assert (checked.returncode, checked.stdout) == (0, "valid\n")
     assert answer(environ, tmp_path / "logs", "--config", learned)["summary"]["codes"] == {}
+    own = tmp_path / "own.toml"
+    own.write_text(
+        "# mine\n[detect]\npoll_seconds = 60 # short\n\n[heal]\n# a remark\nsteer_seconds = 61.5\n"
+    )
+    merged = subprocess.run(
+        [*COMMAND[:-1], "config", "merge", "-", "--config", str(own)],
+        env=environ,
+        input=learned.read_text(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (merged.returncode, merged.stderr) == (0, "")
+    text = own.read_text()
+    assert text.startswith("# mine\n[detect]\n")
+    assert "\n[heal]\n# a remark\nsteer_seconds = 61.5\n" in text
+    assert text.count("[detect]") == text.count("poll_seconds") == 1
+    assert answer(environ, tmp_path / "logs", "--config", own)["summary"]["codes"] == {}
 
 
 def test_a_subagent_at_work_is_no_silence(environ: dict[str, str], tmp_path: Path) -> None:

@@ -85,6 +85,30 @@ def test_installed_started_and_removed(at_home: RunningDaemon) -> None:
     assert "nothing to do" in at_home.run("autostart", "remove").out
 
 
+def test_settings_are_kept_and_secrets_named(at_home: RunningDaemon) -> None:
+    """What the environment sets is in the unit; a secret, one inside a value and an unknown one are named, never written."""
+    token, hook = (
+        "123456789:AAHplantedplantedplantedplantedplanted",
+        "https://me:planted-word-9@example.org/x",
+    )
+    at_home.environ |= {
+        "WAKEFUL_DETECT__SILENCE_SECONDS": "900",
+        "WAKEFUL_EYES__CLAUDE_DIRS": '["/srv/a b"]',
+        "WAKEFUL_ALERTS__TELEGRAM_TOKEN": token,
+        "WAKEFUL_HOOKS__SESSION_HEALTH_UPDATE_AFTER": f"curl {hook}",
+        "WAKEFUL_NO__SUCH": "1",
+    }
+    done = at_home.run("autostart", "install")
+    assert done.exit_code == 0, done.err
+    text = unit(at_home).read_text()
+    assert 'Environment="WAKEFUL_DETECT__SILENCE_SECONDS=900"' in text
+    assert r'Environment="WAKEFUL_EYES__CLAUDE_DIRS=[\"/srv/a b\"]"' in text
+    for name in ("ALERTS__TELEGRAM_TOKEN", "HOOKS__SESSION_HEALTH_UPDATE_AFTER", "NO__SUCH"):
+        assert f"WAKEFUL_{name}" in done.err
+        assert f"WAKEFUL_{name}" not in text
+    assert not any(planted in text + done.err for planted in (token, "planted-word-9"))
+
+
 def test_a_unit_of_somebodys_own_stays(at_home: RunningDaemon) -> None:
     """Neither written over nor removed: exit 2, one line."""
     unit(at_home).parent.mkdir(parents=True)

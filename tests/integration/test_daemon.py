@@ -379,3 +379,19 @@ def test_a_log_without_a_whole_line_is_no_session_yet(
     append(logs[0], claude_transcripts.prompt(time.time(), new))
     daemon.wait_for_session(lambda each: each["id"] == f"claude-{new}", "session")
     assert daemon.end() == 0
+
+
+def test_a_state_folder_that_others_can_read_is_closed_and_said(daemon: RunningDaemon) -> None:
+    """The daemon starts; `up --detach` says so on the terminal."""
+    daemon.up()
+    daemon.end()
+    state = Path(daemon.environ["WAKEFUL_HOME"])
+    state.chmod(0o755)
+    daemon.up()
+    assert f"{state} had mode 755; now only you can use it (mode 700)" in daemon.said()
+    assert state.stat().st_mode & 0o777 == 0o700
+    daemon.end()
+    state.chmod(0o775)
+    detached = daemon.run("up", "--detach", "--port", "0")
+    assert (detached.exit_code, "had mode 775" in detached.err) == (0, True)
+    assert daemon.run("down").exit_code == 0

@@ -57,6 +57,10 @@ COMMANDS = (
 OFFLINE = (
     ("config", "trust"),
     ("config", "trust", "HEARTBEAT.md"),
+    ("config", "merge", "more.toml"),
+    ("setup", "--yes"),
+    ("setup", "--undo"),
+    ("setup", "hooks", "--yes"),
     ("gateway", "pair"),
     ("gateway", "unpair", "7"),
     ("alerts", "test"),

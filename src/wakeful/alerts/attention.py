@@ -95,6 +95,10 @@ class AttentionMonitor:
         if AlertKind.FINISHED in self._rules.kinds:
             self._track_turn(record)
 
+    def set_rules(self, rules: AlertRules) -> None:
+        """The configuration has changed."""
+        self._rules = rules
+
     async def close(self) -> None:
         """Cancel waiting alerts."""
         for task in self._tasks:

@@ -116,14 +116,20 @@ class ChannelDelivery:
         # By episode: an alert that is refused for its content must not delay the others.
         self._retries: dict[str, RetryState] = {}
         self._wakeup = asyncio.Event()
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """End `run` after the message that is being sent."""
+        self._is_stopped = True
+        self.wake()
 
     def wake(self) -> None:
         """New alerts may be pending."""
         self._wakeup.set()
 
     async def run(self) -> None:
-        """Deliver until cancelled."""
-        while True:
+        """Deliver until stopped or cancelled."""
+        while not self._is_stopped:
             self._wakeup.clear()
             episodes, seconds = self._next()
             if episodes:

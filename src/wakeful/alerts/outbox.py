@@ -74,10 +74,10 @@ class AlertOutbox:
         self._rules = rules
         self._owner = owner
         self._mute_pause = mute_pause
-        self._channels = tuple(channels)
-        self._channel_deliveries = tuple(ChannelDelivery(each, self, clock) for each in channels)
-        self._names = tuple(each.name for each in channels)
-        assert len(set(self._names)) == len(self._names), "two channels of one name could not be told apart"
+        self._use_channels(channels)
+        # The channels to change to, and whether there are any: `run` finishes with the old ones first.
+        self._next_channels: Sequence[Messenger] = ()
+        self._channels_changed = asyncio.Event()
         self._episodes: dict[str, PendingAlert] = {}
         self._in_flight: Counter[str] = Counter()
         # Episodes whose claim is not stored yet: another daemon on this store may have been first.
@@ -89,9 +89,27 @@ class AlertOutbox:
         self._restored = False
         self._swept_at = -inf
 
+    def _use_channels(self, channels: Sequence[Messenger]) -> None:
+        self._channels = tuple(channels)
+        self._channel_deliveries = tuple(ChannelDelivery(each, self, self._clock) for each in channels)
+        self._names = tuple(each.name for each in channels)
+        assert len(set(self._names)) == len(self._names), "two channels of one name could not be told apart"
+
     @property
     def cooldown_seconds(self) -> float:
         return self._rules.cooldown_seconds
+
+    def set_rules(self, rules: AlertRules) -> None:
+        """The configuration has changed; queued alerts stay."""
+        self._rules = rules
+        self._wake()
+
+    def set_channels(self, channels: Sequence[Messenger]) -> None:
+        """Deliver through these from now on. A message that is being sent is finished first."""
+        self._next_channels = channels
+        self._channels_changed.set()
+        for each in self._channel_deliveries:
+            each.stop()
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -128,14 +146,31 @@ class AlertOutbox:
         """Deliver until cancelled."""
         await self.restore()
         try:
-            async with asyncio.TaskGroup() as group:
-                for each in self._channel_deliveries:
-                    group.create_task(each.run())
-                # Without a channel there is nothing to do, but the task must not end.
-                await asyncio.Event().wait()
+            while True:
+                async with asyncio.TaskGroup() as group:
+                    for each in self._channel_deliveries:
+                        group.create_task(each.run())
+                    # Without a channel there is nothing to do, but the task must not end.
+                    await self._channels_changed.wait()
+                await self._change_channels()
         finally:
-            for channel in self._channels:
-                await channel.close()
+            await self._close_channels()
+
+    async def _change_channels(self) -> None:
+        self._channels_changed.clear()
+        await self._close_channels()
+        self._use_channels(self._next_channels)
+        for key, alert in list(self._episodes.items()):
+            restored = restore_alert(alert, self._names_for(alert.alert))
+            if key in self._claiming:
+                # Only its claim may store it: another daemon may have been first.
+                self._episodes[key] = restored
+            else:
+                await self._update(key, restored)
+
+    async def _close_channels(self) -> None:
+        for channel in self._channels:
+            await channel.close()
 
     async def enqueue(self, alert: Alert) -> bool:
         """Store it for delivery. False: no channel wants it, or it was queued before."""

@@ -127,6 +127,9 @@ COMMANDS: Final = {
     "up": CommandEntry("Daemon", f"{_C}.daemon:up", "Start the daemon (--detach: in the background)"),
     "down": CommandEntry("Daemon", f"{_C}.daemon:down", "Stop the daemon; agents keep running"),
     "config": CommandEntry("Daemon", f"{_C}.config:config", "Create, show, check, trust, import"),
+    "setup": CommandEntry(
+        "Daemon", "wakeful.cli.setup.command:setup", "Set up hooks, alerts, autostart and completion"
+    ),
     "hooks": CommandEntry("Daemon", f"{_C}.hooks:hooks", "Client hooks for instant permission alerts"),
     "alerts": CommandEntry("Daemon", f"{_C}.alerts:alerts", "Test the alert channels"),
     "autostart": CommandEntry("Daemon", f"{_C}.autostart:autostart", "Start with systemd"),

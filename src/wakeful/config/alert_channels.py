@@ -29,6 +29,11 @@ def open_channels(alerts: AlertsConfig, environ: Mapping[str, str]) -> list[Mess
     return channels
 
 
+def channel_settings(alerts: AlertsConfig) -> tuple[object, ...]:
+    """What the channels are made of: equal settings give equal channels."""
+    return alerts.telegram_token, alerts.telegram_chat, alerts.telegram_api, alerts.urls, alerts.desktop
+
+
 def alert_rules_of(alerts: AlertsConfig) -> AlertRules:
     return AlertRules(
         kinds=frozenset(kind for kind in AlertKind if getattr(alerts, kind)),

@@ -73,6 +73,10 @@ def load(path: str | None, environ: Mapping[str, str]) -> Config:
     return combine(documents, environ).config
 
 
+def absolute_paths(files: Iterable[str]) -> tuple[str, ...]:
+    return tuple(os.path.abspath(each) for each in files)  # noqa: PTH100 - a link stays a link
+
+
 def read_file(path: str, *, follow_symlink: bool = True) -> bytes:
     """The bytes of a regular file of sensible size. Raises ConfigError."""
     follow = 0 if follow_symlink else os.O_NOFOLLOW
@@ -155,6 +159,11 @@ def _document_settings(
                 yield _Setting(f"{section}.{name}", value, _origin(shown, lines, section, name))
 
 
+def read_tables(content: bytes) -> Iterator[tuple[str, Any]]:
+    """The tables of a file as they are written. Raises ConfigError."""
+    yield from _sections(_parse_toml(content)[1])
+
+
 def _sections(tables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The tables of a file; a known inner table has both names: `agents.heartbeat` is no agent."""
     for section, table in tables.items():
@@ -224,10 +233,17 @@ def _environ_settings(environ: Mapping[str, str]) -> Iterator[_Setting]:
     if port := environ.get("WAKEFUL_PORT"):
         yield _Setting("daemon.port", port, "$WAKEFUL_PORT", from_text=True)
     for variable, text in sorted(environ.items()):
-        section, separator, name = variable.removeprefix(_PREFIX).partition("__")
-        if variable.startswith(_PREFIX) and separator:
-            key = f"{section}.{name}".lower().replace("__", ".")
+        key = environ_key(variable)
+        if key is not None:
             yield _Setting(key, text, f"${plain(variable, 60)}", from_text=True)
+
+
+def environ_key(variable: str) -> str | None:
+    """The key that a variable `WAKEFUL_SECTION__KEY` names; None for any other variable."""
+    section, separator, name = variable.removeprefix(_PREFIX).partition("__")
+    if not variable.startswith(_PREFIX) or not separator:
+        return None
+    return f"{section}.{name}".lower().replace("__", ".")
 
 
 def _check_setting(setting: _Setting, environ: Mapping[str, str]) -> Any:

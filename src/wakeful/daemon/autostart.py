@@ -14,7 +14,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from wakeful.config.load import environ_key
+from wakeful.config.schema import KEYS
 from wakeful.core.errors import OperatorError, WorldError
+from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 from wakeful.linux.child_environment import helper_environ
 from wakeful.linux.systemd import MARK, NAME, unit_text
@@ -34,11 +37,12 @@ class SystemdRefused(WorldError, code="systemd-refused"):
 
 
 class UnitPlan(Struct, frozen=True):
-    """The unit before and after; None means no file."""
+    """The unit before and after; None means no file. `left_out`: settings of the environment that it does not store."""
 
     path: Path
     before: str | None
     after: str | None
+    left_out: tuple[str, ...] = ()
 
     @property
     def is_done(self) -> bool:
@@ -60,7 +64,23 @@ def plan_install(environ: Mapping[str, str], *, watch_only: bool) -> UnitPlan:
     # A relative folder of PATH means another place in every directory.
     folders = [each for each in environ.get("PATH", "").split(os.pathsep) if each.startswith("/")]
     absolute = {**environ, "PATH": os.pathsep.join(folders)}
-    return UnitPlan(path, _read_unit(path), unit_text(argv, absolute, watch_only=watch_only))
+    stored, left_out = split_settings(environ)
+    text = unit_text(argv, absolute, watch_only=watch_only, settings=stored)
+    return UnitPlan(path, _read_unit(path), text, left_out)
+
+
+def split_settings(environ: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The settings `WAKEFUL_SECTION__KEY` of the environment: those that a file may hold, and secrets and unknown ones."""
+    stored: list[str] = []
+    left_out: list[str] = []
+    for name in sorted(each for each in environ if each.startswith("WAKEFUL_") and environ[each]):
+        key = "daemon.port" if name == "WAKEFUL_PORT" else environ_key(name)
+        if key is None:
+            continue
+        known = KEYS.get(key)
+        is_harmless = known is not None and not known.is_secret and redact(environ[name]) == environ[name]
+        (stored if is_harmless else left_out).append(name)
+    return tuple(stored), tuple(left_out)
 
 
 def plan_remove(environ: Mapping[str, str]) -> UnitPlan:
@@ -101,6 +121,15 @@ def remove(plan: UnitPlan) -> None:
     _systemctl("disable", "--now", NAME)
     plan.path.unlink()
     _systemctl("daemon-reload")
+
+
+def missing_manager() -> str | None:
+    """Why nothing can be installed; None if the user manager answers."""
+    try:
+        _systemctl("show-environment")
+    except SystemdRefused as problem:
+        return str(problem)
+    return None
 
 
 def is_running() -> bool:

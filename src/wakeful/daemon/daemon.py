@@ -7,7 +7,7 @@ shutdown.
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -72,6 +72,9 @@ class Daemon:
         clock = self.clock = SystemClock()
         self.mode = config.daemon.mode
         self.config_files = config_files
+        # Set by the watch of the configuration, if there is one.
+        self.config_notes: Callable[[], tuple[str, ...]] = tuple
+        self.on_config_changes: Callable[[FileChanges], None] | None = None
         # Programs of Wakeful that run as long as the daemon does.
         self.child_processes = child_processes
         self.host = DaemonHost(clock, observing=self.mode is Mode.OBSERVE, wakes=config.heartbeat.enabled)
@@ -143,6 +146,8 @@ class Daemon:
         self._pass_on(FileChanges(set(), set(), set(), rescan=True))
 
     def _pass_on(self, changes: FileChanges) -> None:
+        if self.on_config_changes is not None:
+            self.on_config_changes(changes)
         for source in self.observer.sources.all():
             self.observer.sources.observe(source, source.on_changes, changes)
 

@@ -44,6 +44,7 @@ class DaemonFacts(SessionFacts):
             eyes=daemon.observer.sources.records(),
             notes=(
                 *self._listeners.notes,
+                *daemon.config_notes(),
                 *self._problems(),
                 *daemon.healing.notes,
                 *daemon.failures.lines,
@@ -52,6 +53,7 @@ class DaemonFacts(SessionFacts):
             ),
             paused=daemon.mute_pause.current_pause_record,
             config_files=daemon.config_files,
+            config_notes=daemon.config_notes(),
         )
 
     def _problems(self) -> Iterator[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wakeful.alerts.attention import AttentionMonitor
 from wakeful.alerts.model import AlertCode, AttentionQuestion, Topic, issue_tracker_alert, resolved_text
@@ -24,7 +25,7 @@ from wakeful.checkpoints.files import CheckpointFiles
 from wakeful.checkpoints.model import CheckpointKind
 from wakeful.checkpoints.service import CheckpointNotifier, Checkpoints
 from wakeful.checkpoints.sessions import SessionCheckpoints, SessionDecisionExecutor
-from wakeful.config.alert_channels import alert_rules_of, open_channels
+from wakeful.config.alert_channels import alert_rules_of, channel_settings, open_channels
 from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config, RedisConfig, RunawayResponse
 from wakeful.config.state_dir import store_path
@@ -226,6 +227,17 @@ class HealingComponents:
             steer_seconds=heal.steer_seconds,
             paused_by=paused.by if paused is not None else None,
         )
+
+    def apply_config(self, config: Config) -> None:
+        """Use the sections `alerts` and `heal` of this configuration."""
+        before, alerts, heal = self._config.alerts, config.alerts, config.heal
+        self._config = replace(self._config, alerts=alerts, heal=heal)
+        self.limiter.set_pace(heal.pace_seconds, heal.pace_burst)
+        self.attention.set_rules(alert_rules_of(alerts))
+        self.alerts.set_rules(alert_rules_of(alerts))
+        if channel_settings(before) != channel_settings(alerts):
+            self.alerts.set_channels(open_channels(alerts, os.environ))
+        self.healer.recheck_all()
 
     async def restore(self) -> None:
         await self.alerts.restore()

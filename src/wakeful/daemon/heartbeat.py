@@ -28,6 +28,7 @@ from wakeful.heartbeat.policy import Bounds
 from wakeful.heartbeat.service import WakeControl, WakeRules, WakeService
 from wakeful.heartbeat.store import AuditLog, PolicyStore
 from wakeful.heartbeat.targets import DeclaredAgent, Targets, WakeContext
+from wakeful.judging.thresholds import Policy
 from wakeful.linux.run_command import HookProgram
 from wakeful.sessions.feed import Feed
 from wakeful.sessions.health_hook import HealthHook
@@ -68,6 +69,11 @@ class HeartbeatComponents:
         self._hook = build_hook(config, observer)
         self._hub = hub
         self._supervisor = observer.supervisor
+
+    def apply_config(self, policy: Policy, supervision: SupervisionConfig) -> None:
+        """Use these thresholds, and the section `session.supervision`."""
+        self.wake_service.set_policy(policy)
+        self.timers.set_rules(timer_rules(supervision))
 
     async def restore(self) -> None:
         """Continue where an earlier daemon stopped, after every session was judged."""

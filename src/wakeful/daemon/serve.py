@@ -20,6 +20,7 @@ import msgspec
 from wakeful.alerts.failed_parts import FailureAlerts
 from wakeful.alerts.mute_pause_model import pause_text
 from wakeful.alerts.refused_decisions import RefusedDecisions
+from wakeful.config.load import LoadedConfig, absolute_paths
 from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config, secret_values
 from wakeful.config.state_dir import store_path
@@ -31,6 +32,7 @@ from wakeful.core.ids import SessionId
 from wakeful.core.waiting import running
 from wakeful.daemon.agents import ancestor_pids
 from wakeful.daemon.callers import DaemonCallers
+from wakeful.daemon.config_watch import ConfigSource, ConfigWatch
 from wakeful.daemon.daemon import Daemon
 from wakeful.daemon.facts import DaemonFacts
 from wakeful.daemon.heartbeat import timer_rules
@@ -54,6 +56,7 @@ from wakeful.linux.logging import limit_log
 from wakeful.linux.shutdown import shutdown_event
 from wakeful.linux.systemd import LoopWatchdog, SystemdNotifier, move_agents_to_scopes, service_group
 from wakeful.replay.cases import CaseFile, append_case
+from wakeful.reports.service import ReportService
 from wakeful.sessions.session import TransitionKey, transition_key_of
 from wakeful.sources.folder_watch import FolderWatch
 from wakeful.storage.base import Store
@@ -76,11 +79,13 @@ async def serve(
     gateway: Sequence[str] | None = None,
     supervised: bool = False,
     config_files: tuple[str, ...] = (),
+    config_source: ConfigSource | None = None,
 ) -> None:
     """Run until SIGINT, SIGTERM, `wakeful down` or cancellation. `announce` gets lines for a person to read.
 
     `with_login` puts a one-time login into the page's link: only for an interactive terminal. `gateway` is the
     Wakeful command that the daemon keeps running, if any. `supervised`: it also ends when standard input does.
+    With a `config_source` the configuration is read again when its files change.
     """
     # First: this removes the notification socket from the environment, so no child process can use it.
     notifier = SystemdNotifier.from_environ(os.environ)
@@ -92,9 +97,7 @@ async def serve(
         store = await SqliteStore.open(store_path(config, paths))
         stack.push_async_callback(store.close)
         # Before anything is started.
-        configure_environments(
-            (*secret_values(config), load_or_create_token(Path(paths.token))), config.daemon.pass_environment
-        )
+        _withhold_secrets(paths, config)
         fault_point("daemon.opened")
         folders = await stack.enter_async_context(FolderWatch())
         daemon = Daemon(
@@ -109,7 +112,12 @@ async def serve(
         stack.callback(daemon.exits.close)
         await _restore(daemon, store)
         ended = shutdown_event(supervised=supervised)
-        app, authenticator = _app(config, paths, listeners, daemon, store=store, end=ended.set)
+        queries = _session_queries(config, paths, listeners, daemon, store)
+        sources = ObserverReportSources(daemon.observer, daemon.mute_pause, daemon.hub)
+        reports = build_reports(daemon.observer, store, sources)
+        app, authenticator = _app(
+            config, paths, listeners, daemon, queries=queries, reports=reports, store=store, end=ended.set
+        )
         await authenticator.logins.restore()
         stack.callback(app.log.close)
         link = _link(config, listeners, authenticator if with_login else None)
@@ -119,7 +127,39 @@ async def serve(
         tasks.append(LoopWatchdog(Path(paths.logs), notifier).run())
         if (group := service_group()) is not None:
             tasks.append(move_agents_to_scopes(group))
+        if config_source is not None:
+            apply = partial(_apply_config, paths, daemon, queries, reports, config)
+            watch = ConfigWatch(config_source, config, folders, daemon.clock, apply)
+            daemon.config_notes, daemon.on_config_changes = watch.notes, watch.on_changes
+            tasks.append(daemon.failures.keep_running("configuration watching", watch.run))
         await _run(daemon, tasks, ended)
+
+
+def _withhold_secrets(paths: StatePaths, *configs: Config) -> None:
+    """No child process gets a secret of these configurations."""
+    secrets = (secret for config in configs for secret in secret_values(config))
+    token = load_or_create_token(Path(paths.token))
+    configure_environments((*secrets, token), configs[0].daemon.pass_environment)
+
+
+def _apply_config(
+    paths: StatePaths,
+    daemon: Daemon,
+    queries: SessionQueries,
+    reports: ReportService,
+    started_with: Config,
+    config: Config,
+    loaded: LoadedConfig,
+) -> None:
+    """Use a changed configuration; `config` has the values that a running daemon can change."""
+    # The earlier secrets may still be in its environment.
+    _withhold_secrets(paths, started_with, loaded.config)
+    daemon.config_files = absolute_paths(loaded.files)
+    daemon.observer.supervisor.set_policy(config.detect)
+    queries.set_rules(config.detect, timer_rules(config.supervision))
+    reports.set_policy(config.detect)
+    daemon.heartbeat.apply_config(config.detect, config.supervision)
+    daemon.healing.apply_config(config)
 
 
 async def _restore(daemon: Daemon, store: Store) -> None:
@@ -171,13 +211,14 @@ def _app(
     listeners: Listeners,
     daemon: Daemon,
     *,
+    queries: SessionQueries,
+    reports: ReportService,
     store: Store,
     end: Callable[[], None],
 ) -> tuple[Gate, Authenticator]:
     logins = Logins(daemon.clock, store)
     token = load_or_create_token(Path(paths.token))
     authenticator = Authenticator(token, listeners.port, logins, config.daemon.host)
-    queries = _session_queries(config, paths, listeners, daemon, store)
     daemon.mute_pause.subscribe(lambda: daemon.feed.publish_overview(queries.overview().body))
     refused = RefusedDecisions(daemon.healing.notifier, daemon.clock)
     callers = DaemonCallers(daemon.control.callers, refused, config.gateway.token)
@@ -200,11 +241,7 @@ def _app(
         wakes=daemon.heartbeat.wake_service,
         repairs=daemon.heartbeat.repairs,
         own=MonitoringRoutes(partial(readiness_problem, daemon), partial(collect_metrics, daemon)),
-        reports=build_reports(
-            daemon.observer,
-            store,
-            ObserverReportSources(daemon.observer, daemon.mute_pause, daemon.hub),
-        ),
+        reports=reports,
     )
     return app, authenticator
 

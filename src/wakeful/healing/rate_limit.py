@@ -37,6 +37,10 @@ class RevivalLimiter:
         self._full_at = 0.0
         self._results: deque[tuple[float, bool]] = deque()
 
+    def set_pace(self, every_seconds: float, burst: int) -> None:
+        """The configuration has changed."""
+        self._every_seconds, self._burst = every_seconds, burst
+
     async def acquire(self) -> None:
         """Wait for a token; first come, first served."""
         async with self._lock:

@@ -155,6 +155,10 @@ class WakeService:
         self._cycle = WakeCycle(clock, rules.cycle_seconds)
         self._ready = False
 
+    def set_policy(self, judged_by: Policy) -> None:
+        """The configuration has changed."""
+        self._judging_policy = judged_by
+
     async def restore(self) -> None:
         """Continue where an earlier daemon stopped. Sessions have been judged by now."""
         await self._policies.restore()

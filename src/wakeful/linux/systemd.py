@@ -191,9 +191,11 @@ UMask=0077
 """
 
 
-def unit_text(argv: Sequence[str], environ: Mapping[str, str], *, watch_only: bool) -> str:
-    """The unit for this command, with the set ones of VARIABLES."""
-    chosen = {name: environ[name] for name in VARIABLES if environ.get(name)}
+def unit_text(
+    argv: Sequence[str], environ: Mapping[str, str], *, watch_only: bool, settings: Sequence[str] = ()
+) -> str:
+    """The unit for this command, with the set ones of VARIABLES and `settings`."""
+    chosen = {name: environ[name] for name in (*VARIABLES, *settings) if environ.get(name)}
     if watch_only:
         chosen["WAKEFUL_DAEMON__MODE"] = "observe"
     return _UNIT.format(

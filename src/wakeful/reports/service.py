@@ -87,6 +87,10 @@ class ReportService:
         self._policy = policy
         self._sources = sources
 
+    def set_policy(self, policy: Policy) -> None:
+        """The configuration has changed."""
+        self._policy = policy
+
     async def report_since(
         self, since_wall: float, *, with_folders: bool = True, notes: Sequence[str] = ()
     ) -> Report:

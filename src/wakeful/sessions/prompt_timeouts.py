@@ -112,6 +112,10 @@ class SupervisionTimers:
         self._listener = listener
         self._timers: dict[SessionId, Timer] = {}
 
+    def set_rules(self, rules: TimerRules) -> None:
+        """The configuration has changed; running timers go on."""
+        self._rules = rules
+
     async def run(self) -> None:
         while True:
             self.check()

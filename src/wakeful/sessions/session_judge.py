@@ -117,6 +117,9 @@ class SessionJudge:
         self._names = names
         self._unjudged: set[SessionId] = set()
 
+    def set_policy(self, policy: Policy) -> None:
+        self._policy = policy
+
     def judge(self, session: TrackedSession, now: Instant) -> float | None:
         """Update verdict and record. Returns the awake time of the next check; None if only evidence changes it."""
         session_id = session.subject.id

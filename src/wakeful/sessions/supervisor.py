@@ -91,6 +91,12 @@ class Supervisor:
         self._withdrawn: list[SessionId] = []
         self._last_sleep: Sleep | None = None
 
+    def set_policy(self, policy: Policy) -> None:
+        """Judge every session by these thresholds from now on."""
+        self._judge.set_policy(policy)
+        for session_id in self.known.sessions:
+            self._mark_dirty(session_id)
+
     def restore_transition_keys(self, keys: dict[SessionId, TransitionKey]) -> None:
         """Set the last stored states: a restart is no transition."""
         self._stored_keys = keys

@@ -156,6 +156,8 @@ class DaemonRecord(Struct, frozen=True):
     paused: PauseRecord | None = None
     # The configuration files it has read; null where there is no daemon.
     config_files: tuple[str, ...] | None = None
+    # Why the daemon does not use what is in them now.
+    config_notes: tuple[str, ...] = ()
 
 
 class Overview(Struct, frozen=True):

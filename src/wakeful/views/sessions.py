@@ -197,6 +197,10 @@ class SessionQueries:
         self._case_file = cases
         self._log_reads = asyncio.Semaphore(LOG_READS_MAX)
 
+    def set_rules(self, policy: Policy, timers: TimerRules) -> None:
+        """The configuration has changed."""
+        self._policy, self._timers = policy, timers
+
     def health(self, text: str) -> QueryResult:
         session = self._find(text)
         return QueryResult(session.health_body(), _exit_code(session))

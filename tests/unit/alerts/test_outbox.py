@@ -594,3 +594,26 @@ async def test_a_note_of_another_version_silences_nothing(scene: OutboxFixture) 
         assert await scene.desk.enqueue(trouble())
         await scene.clock.run_for(0)
     assert scene.only.said == ["it is silent"]
+
+
+async def test_other_channels_take_over_what_waits(scene: OutboxFixture) -> None:
+    """Without a restart: what the old channel sends is finished, what waits goes through the new one, nothing twice."""
+    scene.only.hangs = True
+    async with scene.running():
+        await scene.desk.enqueue(trouble("on its way"))
+        await scene.clock.run_for(1)
+        await scene.desk.enqueue(trouble("waits", "two"))
+        new = RecordingChannel(scene.clock, "ntfy")
+        scene.desk.set_channels([new])
+        await scene.clock.run_for(1)
+        assert new.said == []
+        await scene.clock.run_for(SEND_SECONDS_MAX)
+        assert new.said == ["waits"]
+        await scene.desk.enqueue(trouble("later", "three"))
+        await scene.clock.run_for(1)
+        assert new.said == ["waits", "later"]
+        assert len(scene.only.tried_at) == 1
+        scene.desk.set_channels([])
+        scene.desk.set_rules(AlertRules(frozenset()))
+        await scene.clock.run_for(1)
+        assert not await scene.desk.enqueue(trouble("nobody wants it", "four"))

@@ -14,7 +14,7 @@ SECTIONS = {
     "See": "ls top why report incidents events status open doctor demo",
     "Act": "run attach send answer interrupt stop resume adopt release",
     "Quiet": "mute unmute pause unpause",
-    "Daemon": "up down config hooks alerts autostart completion mcp",
+    "Daemon": "up down config setup hooks alerts autostart completion mcp",
     "Systems": "agent gateway work checkpoint recover backlog session replay",
     HIDDEN: "restore services",
 }

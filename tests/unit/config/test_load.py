@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from wakeful.cli import settings as trust
-from wakeful.cli.commands.config import MEANINGS, _value_lines, default_lines
+from wakeful.cli.commands.config import MEANINGS, USUAL_KEYS, _value_lines, default_lines
 from wakeful.cli.settings import load_settings
 from wakeful.config.gateway import PermissionMode
 from wakeful.config.load import FILE_BYTES_MAX, Document, combine, load
@@ -244,6 +244,10 @@ def test_the_default_file_is_valid_and_changes_nothing() -> None:
     assert loaded.config == Config()
     assert "default" not in loaded.origins.values()
     assert set(MEANINGS) == set(KEYS)
+    usual = "\n".join(put_in_force("\n".join(default_lines(USUAL_KEYS))))
+    loaded = combine([Document("f", usual.encode())], {})
+    assert loaded.config == Config()
+    assert {name for name, origin in loaded.origins.items() if origin != "default"} == set(USUAL_KEYS)
 
 
 def put_in_force(text: str) -> list[str]:

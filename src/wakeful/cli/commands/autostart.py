@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Iterator
-from difflib import unified_diff
 from typing import Final
 
 import click
 
 from wakeful.cli.app import CommandEntry, LazyGroup
+from wakeful.cli.difference import file_difference
 from wakeful.cli.output import print_line, print_note
 from wakeful.cli.person import require_person
 from wakeful.client.client import own_daemon
@@ -40,6 +40,10 @@ def install(*, observe: bool, dry_run: bool) -> int:
         require_person()
     require_home(os.environ)
     plan = work.plan_install(os.environ, watch_only=observe)
+    if plan.left_out:
+        print_note(
+            f"not stored in the unit, because a secret does not belong there: {', '.join(plan.left_out)}. Set them in wakeful.toml"
+        )
     if dry_run:
         return _print_plan(plan)
     other = None if work.is_running() else own_daemon().running_pid()
@@ -84,6 +88,4 @@ def _difference(plan: work.UnitPlan) -> Iterator[str]:
     if plan.is_done:
         yield f"nothing to do: {plan.path} is up to date"
         return
-    before, after = ((side or "").splitlines() for side in (plan.before, plan.after))
-    old, new = (os.devnull if side is None else str(plan.path) for side in (plan.before, plan.after))
-    yield from unified_diff(before, after, old, new, lineterm="")
+    yield from file_difference(plan.path, plan.before, plan.after)

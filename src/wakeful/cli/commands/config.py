@@ -4,7 +4,8 @@
 """
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,12 +18,12 @@ from wakeful.cli.app import CommandEntry, LazyGroup
 from wakeful.cli.options import json_option
 from wakeful.cli.output import print_line, print_note, print_record, wall_now
 from wakeful.cli.settings import load_settings
+from wakeful.config.edit import fragment_values, toml as _toml
 from wakeful.config.gateway import CHAT_KEYS, CHATS, MEANINGS as GATEWAY_MEANINGS
 from wakeful.config.heartbeat import MEANINGS as HEARTBEAT_MEANINGS
-from wakeful.config.load import LoadedConfig, combine
-from wakeful.config.paths import StatePaths, config_path
+from wakeful.config.load import FILE_BYTES_MAX, Document, LoadedConfig, combine, read_file
+from wakeful.config.paths import StatePaths
 from wakeful.config.schema import AGENT_KEYS, DOCKER_ONLY, KEYS, ConfigError
-from wakeful.config.state_dir import require_home
 from wakeful.config.trust import TrustFile
 from wakeful.core.clock import iso
 from wakeful.core.errors import OperatorError
@@ -30,12 +31,13 @@ from wakeful.core.text import plain
 
 _MODULE: Final = "wakeful.cli.commands.config"
 COMMANDS: Final = {
-    "init": CommandEntry("Set up", f"{_MODULE}:init", "Write a commented file with all defaults"),
+    "init": CommandEntry("Set up", f"{_MODULE}:init", "Write a commented file to start from"),
     "show": CommandEntry("Set up", f"{_MODULE}:show", "Show every value and its origin"),
     "check": CommandEntry("Set up", f"{_MODULE}:check", "Check whether the configuration is valid"),
     "trust": CommandEntry(
         "Set up", f"{_MODULE}:trust", "Trust ./wakeful.toml or a HEARTBEAT.md as it is now"
     ),
+    "merge": CommandEntry("Set up", f"{_MODULE}:merge", "Add the keys of another file to your own"),
     "import": CommandEntry(
         "Set up",
         "wakeful.cli.commands.gateway:import_file",
@@ -112,6 +114,31 @@ MEANINGS: Final = {
 }
 
 
+# The keys that people set, for a file that fits on a screen or two.
+USUAL_KEYS: Final = (
+    "daemon.port",
+    "daemon.mode",
+    "detect.silence_seconds",
+    "detect.runaway_seconds",
+    "detect.runaway_cost_usd",
+    "detect.input_usd_per_million",
+    "detect.output_usd_per_million",
+    "eyes.claude_dirs",
+    "eyes.codex_dirs",
+    "eyes.tool_use_dirs",
+    "heal.runaway",
+    "alerts.telegram_token",
+    "alerts.telegram_chat",
+    "alerts.urls",
+    "alerts.desktop",
+    "alerts.finished",
+    "alerts.ping_url",
+    "github.repo",
+    "gateway.token",
+    "gateway.allow",
+)
+
+
 class ConfigExists(OperatorError):
     """{path} exists already. Edit it, or move it away first."""
 
@@ -137,39 +164,40 @@ def config() -> None:
 
 @click.command(epilog="Example: wakeful config init")
 @click.option("--config", "config_file", metavar="FILE", help="Path of the new file.")
-def init(*, config_file: str | None) -> int:
-    """Write a file with all keys at their defaults, commented out. Never overwrites a file."""
-    path = config_path(os.environ, config_file)
-    if path is None:
-        # Without a HOME there is no place to write to; `from_environ` says what to set.
-        path = f"{StatePaths.from_environ(os.environ).state_dir}/wakeful.toml"
-    if config_file is None:
-        require_home(os.environ)
+@click.option("--all", "every", is_flag=True, help="Write every key, and examples of agents and chats.")
+def init(*, config_file: str | None, every: bool) -> int:
+    """Write a file with the keys that people set, at their defaults and commented out. Never overwrites a file."""
+    path = trusting.own_config_path(config_file)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     try:
         # Readable by its owner only: it may hold tokens and passwords.
         with open(
             path, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)
         ) as file:
-            file.write("\n".join(default_lines()) + "\n")
+            file.write("\n".join(default_lines(KEYS if every else USUAL_KEYS)) + "\n")
     except FileExistsError as problem:
         raise ConfigExists(path=path) from problem
     print_line(f"wrote {path}")
     return 0
 
 
-def default_lines() -> Iterator[str]:
-    """The default file. A key takes effect when its `# ` is removed."""
+def default_lines(names: Collection[str] = KEYS) -> Iterator[str]:
+    """The default file with these keys. A key takes effect when its `# ` is removed."""
     yield "# Configuration of Wakeful. Each key shows its default; remove the leading # to change it."
+    yield "# A running daemon reads this file again when it changes."
+    if len(names) < len(KEYS):
+        yield "# More keys: wakeful config init --all --config FILE"
     section = ""
-    for name, key in KEYS.items():
+    for name in names:
+        key = KEYS[name]
         if key.section != section:
             section = key.section
             yield f"\n[{section}]"
         default = _toml(key.format_value(key.default))
         yield f"\n# {MEANINGS[name]}\n# Allowed: {key.allowed}.\n# {key.short} = {default}"
-    yield from _agent_lines()
-    yield from _chat_lines()
+    if len(names) == len(KEYS):
+        yield from _agent_lines()
+        yield from _chat_lines()
 
 
 def _agent_lines() -> Iterator[str]:
@@ -191,11 +219,6 @@ def _chat_lines() -> Iterator[str]:
             name, key.default
         )
         yield f"#| {name} = {_toml(example)}  # {key.meaning} Allowed: {key.allowed}."
-
-
-def _toml(value: Any) -> str:
-    """A default as TOML writes it: JSON's spelling of strings, numbers, booleans and lists is TOML's too."""
-    return msgspec.json.encode(value).decode()
 
 
 @click.command(epilog="Example: wakeful config show --json")
@@ -259,6 +282,26 @@ def _problems(config_file: str | None) -> list[str]:
     return []
 
 
+@click.command(epilog="Example: wakeful replay logs/ --learn | wakeful config merge -")
+@click.argument("fragment", metavar="FILE")
+@click.option("--config", "config_file", metavar="FILE", help="Change this file.")
+@click.option("--dry-run", is_flag=True, help="Show the changes without writing them.")
+def merge(*, fragment: str, config_file: str | None, dry_run: bool) -> int:
+    """Set the keys of FILE in your configuration; `-` reads standard input. All other lines stay as they are.
+
+    For people: refused inside an agent's session.
+    """
+    from wakeful.cli.config_file import change_config  # noqa: PLC0415 - for this command alone
+    from wakeful.cli.person import require_person  # noqa: PLC0415 - as above
+
+    if not dry_run:
+        require_person()
+    piped = fragment == "-"
+    content = sys.stdin.buffer.read(FILE_BYTES_MAX) if piped else read_file(fragment)
+    values = fragment_values(Document("standard input" if piped else fragment, content), os.environ)
+    return change_config(config_file, values, dry_run=dry_run)
+
+
 @click.command(epilog="Example: wakeful config trust .wakeful/agents/fox/HEARTBEAT.md")
 @click.argument("file", metavar="[HEARTBEAT.md]", required=False)
 def trust(*, file: str | None) -> int:
@@ -281,6 +324,7 @@ def trust(*, file: str | None) -> int:
     # For an agent or a chat the name is enough.
     changed = sorted(name for name in set_here if name.rpartition(".")[0] not in set_here)
     trusting.trust(document, paths)
+    trusting.announce(document)
     print_line(f"trusted {document.path}: it sets {', '.join(changed) or 'nothing'}")
     print_note("it overrides your own configuration in this folder")
     return 0

@@ -22,8 +22,9 @@ from msgspec import Struct
 
 from wakeful.cli.options import Number, WholeNumber, json_option
 from wakeful.cli.output import print_answer, print_json, print_line, print_line_now
-from wakeful.cli.settings import config_arguments, load_settings
+from wakeful.cli.settings import config_arguments, load_settings, reload_settings, watched_files
 from wakeful.client.client import DaemonClient, own_daemon
+from wakeful.config.load import LoadedConfig, absolute_paths
 from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config
 from wakeful.config.state_dir import make_state_dir, require_home
@@ -131,6 +132,7 @@ def up(
         return start_detached(paths, [*given, "--no-gateway"] if no_gateway else given)
     loaded = load_settings(config_file)
     config = _with_listeners(loaded.config, port, no_tcp=no_tcp)
+    from wakeful.daemon.config_watch import ConfigSource  # noqa: PLC0415 - as below
     from wakeful.daemon.serve import serve  # noqa: PLC0415 - wrong options are reported before it
 
     # A login code is shown on a terminal, never in a log.
@@ -140,6 +142,14 @@ def up(
         if no_gateway or not config.gateway.token
         else ("gateway", "--supervised", *config_arguments(config_file))
     )
+    files = absolute_paths(loaded.files)
+    read = set(files)
+
+    def read_again() -> LoadedConfig:
+        found = reload_settings(config_file, read)
+        read.update(absolute_paths(found.files))
+        return msgspec.structs.replace(found, config=_with_listeners(found.config, port, no_tcp=no_tcp))
+
     asyncio.run(
         serve(
             config,
@@ -149,7 +159,8 @@ def up(
             port_asked_for=asked,
             gateway=gateway,
             supervised=supervised,
-            config_files=tuple(str(Path(each).absolute()) for each in loaded.files),
+            config_files=files,
+            config_source=ConfigSource(watched_files(config_file), read_again),
         )
     )
     return 0

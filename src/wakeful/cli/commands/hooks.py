@@ -1,14 +1,14 @@
 """Commands `wakeful hooks install|uninstall`: hooks in a client's settings; `--dry-run` shows the changes."""
 
 import os
-from collections.abc import Callable, Iterator
-from difflib import unified_diff
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 import click
 
 from wakeful.cli.app import CommandEntry, LazyGroup
+from wakeful.cli.difference import settings_difference
 from wakeful.cli.output import print_line, print_note
 from wakeful.cli.person import require_person
 from wakeful.config.paths import StatePaths
@@ -30,7 +30,7 @@ COMMANDS: Final = {
     "install": CommandEntry("Set up", f"{_MODULE}:install", "Add Wakeful's hooks to a client's settings"),
     "uninstall": CommandEntry("Set up", f"{_MODULE}:uninstall", "Remove Wakeful's hooks"),
 }
-_NEXT_STEPS: Final = {
+NEXT_STEPS: Final = {
     "claude": "new sessions will report; check with `wakeful doctor`",
     "codex": "now trust the hooks: start codex and type /hooks. Codex skips untrusted hooks. Check with `wakeful doctor`",
 }
@@ -62,7 +62,7 @@ def install(*, client: str, dry_run: bool) -> int:
     if not plan.is_done and not dry_run:
         # The spool must be there before a hook is: without it the hooks say nothing.
         make_state_dir(paths)
-    return _apply(plan, f"added to {plan.path}", _NEXT_STEPS[client], dry_run=dry_run)
+    return _apply(plan, f"added to {plan.path}", NEXT_STEPS[client], dry_run=dry_run)
 
 
 @click.command(epilog="Example: wakeful hooks uninstall codex")
@@ -100,7 +100,7 @@ def _apply(plan: SettingsPlan, said: str, then: str, *, dry_run: bool) -> int:
         print_line(f"nothing to do: {plan.path} is up to date")
         return 0
     if dry_run:
-        for line in _difference(plan):
+        for line in settings_difference(plan.path, plan.before, plan.after):
             print_line(line)
         return 0
     apply_plan(plan)
@@ -108,9 +108,3 @@ def _apply(plan: SettingsPlan, said: str, then: str, *, dry_run: bool) -> int:
     if then:
         print_note(then)
     return 0
-
-
-def _difference(plan: SettingsPlan) -> Iterator[str]:
-    before, after = ((side or b"").decode().splitlines() for side in (plan.before, plan.after))
-    old, new = (os.devnull if side is None else str(plan.path) for side in (plan.before, plan.after))
-    yield from unified_diff(before, after, old, new, lineterm="")

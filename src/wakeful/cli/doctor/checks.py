@@ -35,7 +35,7 @@ from wakeful.core.errors import OperatorError, WakefulError, WorldError
 from wakeful.core.text import plain
 from wakeful.hooks.install import HookState, hooks_state
 from wakeful.linux.child_environment import helper_environ
-from wakeful.views.records import Overview
+from wakeful.views.records import DaemonRecord, Overview
 
 
 def hook_check(client: str) -> Callable[[CheckContext], CheckResult]:
@@ -88,10 +88,14 @@ def configuration(context: CheckContext) -> CheckResult:
         first = str(context.loaded).splitlines()[0]
         return fail(first, "`wakeful config check` shows every problem")
     files = tuple(str(Path(each).absolute()) for each in context.loaded.files)
-    read = _files_of_daemon(context)
+    record = _daemon_record(context)
+    read = record.config_files if record is not None else None
     if read is not None and read != files:
         words = ", ".join(read) or "no file"
         return warn(f"{_format_files(files)}; but the daemon uses {words}", "wakeful down, then wakeful up")
+    if record is not None and record.config_notes:
+        hint = "`wakeful config check` shows every problem; a restart applies the rest"
+        return warn("; ".join(record.config_notes), hint)
     ignored = _ignored_config(context)
     if ignored is not None:
         others = f"{', '.join(files)}; " if files else ""
@@ -128,11 +132,10 @@ def _format_files(files: tuple[str, ...]) -> str:
     return ", ".join(files) or NO_FILE
 
 
-def _files_of_daemon(context: CheckContext) -> tuple[str, ...] | None:
-    """The files that the running daemon has read; None if none runs or it does not say."""
+def _daemon_record(context: CheckContext) -> DaemonRecord | None:
+    """What the running daemon says of itself; None if none runs."""
     try:
-        answer = DaemonClient(context.places).get("/api/status").body
-        return decode_json(answer, Overview).daemon.config_files
+        return decode_json(DaemonClient(context.places).get("/api/status").body, Overview).daemon
     except (WorldError, msgspec.DecodeError):
         # The check of the daemon itself reports the problem.
         return None

@@ -1,0 +1,1 @@
+"""`wakeful setup`: hooks, alerts, autostart, completion and MCP, step by step."""
