@@ -5,6 +5,7 @@ from hypothesis import given, strategies as st
 from rich.cells import cell_len
 
 from wakeful.cli.format.conversation import ConversationLayout, conversation_lines, wrap
+from wakeful.core.text import has_hidden_characters
 from wakeful.judging.events import Speaker
 from wakeful.views.records import CallEnd, CallRecord, CallText, MessageRecord, MessageText
 
@@ -72,13 +73,14 @@ def test_a_day_precedes_its_messages() -> None:
 
 
 @given(st.text(max_size=300), st.integers(20, 130))
-def test_any_text_fits_and_is_printable(text: str, cells: int) -> None:
+def test_any_text_fits_and_hides_nothing(text: str, cells: int) -> None:
     layout = ConversationLayout("claude", cells)
     call = called(CallEnd.OK, result=text).call
     messages = [said(text), MessageRecord(AT, Speaker.AGENT, MessageText(""), "c", call)]
     for line in conversation_lines(messages, layout):
         joined = "".join(piece for piece, _ in line)
-        assert joined.isprintable()
+        assert not has_hidden_characters(joined)
+        assert "\n" not in joined
         assert cell_len(joined) <= max(cells, 26)
 
 
