@@ -68,11 +68,7 @@ async def test_changes_come_by_themselves_and_the_cursor_stays(doors: HttpFixtur
         await until(pilot, lambda: "fresh" in screen(app))
 
 
-async def test_what_is_not_announced_is_seen_soon(
-    doors: HttpFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A session whose log is deleted leaves the list, and notes such as open incidents are those of now."""
-    monkeypatch.setattr("wakeful.client.feed.OVERVIEW_SECONDS", 0.2)
+async def test_a_session_whose_log_is_deleted_leaves_at_once(doors: HttpFixture) -> None:
     async with running_top(doors) as (app, pilot):
         await until(pilot, lambda: len(app.session_list) > 1)
         count = len(app.session_list)

@@ -242,7 +242,8 @@ class SupervisorFixture:
         del supervisor
         self.searched.append(session_id)
 
-    def on_session_gone(self, session_id: SessionId) -> None: ...
+    def on_session_gone(self, session_id: SessionId) -> None:
+        self.feed.publish_gone(session_id)
 
     def has_live_tool(self, agent: Process, within_seconds: float) -> bool:
         del agent, within_seconds

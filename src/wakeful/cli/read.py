@@ -26,6 +26,9 @@ class SessionReader(Protocol):
     def view(self, name: str, session_id: SessionId) -> DaemonAnswer:
         """`health`, `status`, `inspect` or `why` of one session."""
 
+    def messages(self, session_id: SessionId, limit: int) -> DaemonAnswer:
+        """The newest texts and calls of one session."""
+
     def sessions(self, filters: dict[str, str]) -> DaemonAnswer:
         """A page of records; `filters` are the query of /api/sessions."""
 
@@ -44,6 +47,9 @@ class DaemonReader:
 
     def view(self, name: str, session_id: SessionId) -> DaemonAnswer:
         return self._client.get(f"/api/sessions/{session_id}/{name}")
+
+    def messages(self, session_id: SessionId, limit: int) -> DaemonAnswer:
+        return self._client.get(f"/api/sessions/{session_id}/messages?limit={limit}")
 
     def sessions(self, filters: dict[str, str]) -> DaemonAnswer:
         return self._client.get("/api/sessions?" + urlencode({"include_health": "true", **filters}))
@@ -70,6 +76,11 @@ class LocalReader:
             "why": self._queries.why,
         }
         return _local_answer(views[name](session_id))
+
+    def messages(self, session_id: SessionId, limit: int) -> DaemonAnswer:
+        import asyncio  # noqa: PLC0415 - only without a daemon
+
+        return _local_answer(asyncio.run(self._queries.messages(session_id, after="", limit=limit)))
 
     def sessions(self, filters: dict[str, str]) -> DaemonAnswer:
         import msgspec  # noqa: PLC0415 - only without a daemon

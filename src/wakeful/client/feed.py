@@ -1,8 +1,8 @@
 """Follows the daemon's push feed over the Unix socket, reconnects, and checks that the daemon answers.
 
 The whole list is requested once after every hello; from then on changes are pushed. What is not pushed is in the
-overview, requested every ten seconds: notes such as open incidents, and how many sessions there are. A session that
-is gone is not announced: if the numbers differ, the whole list is requested again. Pings check the connection, so
+overview, requested every ten seconds: notes such as open incidents, and how many sessions there are. If the numbers
+differ, the whole list is requested again. Pings check the connection, so
 data shown as live was confirmed at most some ten seconds ago.
 """
 
@@ -10,12 +10,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from websockets.asyncio.client import ClientConnection, unix_connect
+from websockets.asyncio.client import ClientConnection, connect, unix_connect
 from websockets.exceptions import WebSocketException
 
 from wakeful.client.client import decode_body
 from wakeful.client.errors import DaemonVersionMismatch
 from wakeful.core.errors import WakefulError
+from wakeful.core.ids import SessionId
 from wakeful.judging.session_record import SessionRecord
 from wakeful.views.records import FEED_URL, FeedMessage, Overview, SessionList
 
@@ -26,6 +27,7 @@ OVERVIEW_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 # Ten thousand changes at once have 15 MB.
 MESSAGE_BYTES_MAX: Final = 64 << 20
+_HELLO: Final = '{"hello":'
 
 
 class FeedListener(Protocol):
@@ -40,9 +42,54 @@ class FeedListener(Protocol):
 
     def on_feed_changes(self, records: list[SessionRecord]) -> None: ...
 
+    def on_feed_gone(self, session_id: SessionId) -> None: ...
+
     def on_feed_agent(self, name: str, state: str) -> None: ...
 
     def on_feed_lost(self, reason: str) -> None: ...
+
+
+async def follow_session(
+    socket: str,
+    session_id: SessionId,
+    on_change: Callable[[SessionRecord | None], None],
+    on_lost: Callable[[], None],
+) -> None:
+    """Report every change of one session, until cancelled; with None that it is gone, and every connection.
+
+    A change says that there may be more to read. Changes of other sessions are not decoded.
+    """
+    failures = 0
+    while True:
+        try:
+            async with _connect(socket) as connection:
+                async for text in connection:
+                    if session_id not in str(text) and not str(text).startswith(_HELLO):
+                        continue
+                    failures = 0
+                    message = decode_body(text, FeedMessage)
+                    if message.hello is not None or message.gone == session_id:
+                        on_change(None)
+                    for each in message.changes:
+                        if each.record.id == session_id:
+                            on_change(each.record)
+        except (OSError, WebSocketException, WakefulError):
+            pass
+        on_lost()
+        await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
+        failures += 1
+
+
+def _connect(socket: str) -> connect:
+    return unix_connect(
+        socket,
+        FEED_URL,
+        ping_interval=PING_SECONDS,
+        ping_timeout=PING_SECONDS,
+        close_timeout=1.0,
+        max_size=MESSAGE_BYTES_MAX,
+        compression=None,
+    )
 
 
 class FeedConnection:
@@ -79,15 +126,7 @@ class FeedConnection:
 
     async def _follow(self) -> None:
         self._buffered = None
-        async with unix_connect(
-            self._socket,
-            FEED_URL,
-            ping_interval=PING_SECONDS,
-            ping_timeout=PING_SECONDS,
-            close_timeout=1.0,
-            max_size=MESSAGE_BYTES_MAX,
-            compression=None,
-        ) as connection:
+        async with _connect(self._socket) as connection:
             checking = asyncio.create_task(self._check_overview(connection))
             try:
                 async for message in connection:
@@ -106,6 +145,10 @@ class FeedConnection:
             self._fetch_soon(connection)
         if message.agent is not None:
             self._listener.on_feed_agent(message.agent.id, message.agent.state)
+        if message.gone is not None:
+            if self._buffered is not None:
+                self._buffered = [each for each in self._buffered if each.id != message.gone]
+            self._listener.on_feed_gone(message.gone)
         records = [each.record for each in message.changes]
         if self._buffered is not None:
             self._buffered += records

@@ -233,4 +233,5 @@ class JudgedResults:
         self._heartbeat.on_transitions(transitions)
 
     def on_session_gone(self, session_id: SessionId) -> None:
+        self._feed.publish_gone(session_id)
         self._healing.healer.on_judged(session_id)

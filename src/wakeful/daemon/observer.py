@@ -278,3 +278,6 @@ class ScanFacts(SessionFacts):
 
     def process_tree(self, agent: Process) -> Sequence[ProcessRecord]:
         return self._observer.process_tree(agent)
+
+    def read_conversation(self, session_id: SessionId, after: str) -> LogExcerpt | None:
+        return self._observer.read_conversation(session_id, after)

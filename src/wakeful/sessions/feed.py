@@ -110,6 +110,11 @@ class Feed:
         if self._timer is None and self._changes:
             self._timer = asyncio.get_running_loop().call_later(BATCH_SECONDS, self._send)
 
+    def publish_gone(self, session_id: SessionId) -> None:
+        """Send at once that a session is not known any more."""
+        self._changes.pop(session_id, None)
+        self._offer_all(b'{"gone":' + _encode(session_id) + b"}")
+
     def publish_agent_change(self, agent_change: bytes) -> None:
         """Send the encoded change of an agent at once: agents change seldom."""
         self._offer_all(b'{"agent":' + agent_change + b"}")
@@ -139,6 +144,9 @@ class Feed:
 
     def _send(self) -> None:
         self._timer = None
+        if not self._changes:
+            # Those that changed are gone.
+            return
         pieces = tuple(_split_messages(self._changes.values()))
         self._changes.clear()
         self._offer_all(*pieces)

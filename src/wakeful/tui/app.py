@@ -25,6 +25,7 @@ from wakeful.client.client import DaemonClient, decode_body
 from wakeful.client.feed import FeedConnection
 from wakeful.config.paths import StatePaths
 from wakeful.core.errors import WakefulError
+from wakeful.core.ids import SessionId
 from wakeful.core.text import plain
 from wakeful.judging.available_actions import INTERRUPTED_CALL
 from wakeful.judging.session_record import SessionRecord
@@ -210,6 +211,10 @@ class TopApp(App[None]):
         if chosen is not None and any(each.id == chosen.id for each in records):
             self._explain_soon()
         self._refresh_view()
+
+    def on_feed_gone(self, session_id: SessionId) -> None:
+        self.session_list.remove(session_id)
+        self._show_all()
 
     def on_feed_agent(self, name: str, state: str) -> None:
         self._agents[name] = state

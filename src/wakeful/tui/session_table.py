@@ -87,6 +87,16 @@ class SessionListModel:
         if not moves:
             self._sort()
 
+    def remove(self, session_id: SessionId) -> None:
+        """Forget a session that the daemon does not know any more."""
+        place = self.row_number(session_id)
+        if place is not None:
+            del self._rows[place], self._row_keys[place]
+        if self._records.pop(session_id, None) is not None:
+            del self._keys[session_id]
+            self._texts.pop(session_id, None)
+            self._short_ids = self._counts = None
+
     def filter(self, text: str) -> None:
         """Show only sessions whose text has all of these words."""
         before, self._filter_text = self._filter_text, text

@@ -187,6 +187,8 @@ class FeedMessage(Struct, frozen=True):
     hello: Overview | None = None
     changes: tuple[RecordChange, ...] = ()
     agent: AgentChange | None = None
+    # The id of a session that is not known any more.
+    gone: SessionId | None = None
 
 
 class AgentList(Struct, frozen=True):

@@ -99,8 +99,9 @@ export class Link {
       this.#proof = setTimeout(() => this.#prove(), PROOF_MS);
     } else if (message.agent) {
       this.#tell.agent(message.agent);
-    } else if (message.supervision) {
-      // Timers of running prompts: a session's warnings come with its reasons.
+    } else if (message.supervision || message.gone) {
+      // Timers of running prompts: a session's warnings come with its reasons. A session that is gone leaves with the
+      // next list.
       return;
     } else if (this.#waiting) {
       this.#waiting.push(message.changes);

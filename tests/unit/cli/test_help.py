@@ -11,7 +11,7 @@ from wakeful.cli.app import COMMANDS, HIDDEN, LazyGroup, root
 
 # Groups in the order of `wakeful --help`; a command that is in none is another way to say one of these.
 SECTIONS = {
-    "See": "ls top why report incidents events status open doctor demo",
+    "See": "ls top why logs report incidents events status open doctor demo",
     "Act": "run attach send answer interrupt stop resume adopt release",
     "Quiet": "mute unmute pause unpause",
     "Daemon": "up down config setup hooks alerts autostart completion mcp",

@@ -98,3 +98,19 @@ def test_a_listener_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None
         listener.offer((b"x" * 10_000,))
     assert listener.is_dropped
     assert listener._queue.qsize() == 1
+
+
+def test_a_session_that_is_gone_is_said_at_once_and_not_changed_afterwards() -> None:
+    """A change that waits for its batch would bring it back."""
+
+    async def scene() -> list[bytes]:
+        feed = Feed()
+        with feed.subscribe() as listener:
+            feed.publish([change("a", was=None, now=AT_WORK), change("b", was=None, now=AT_WORK)])
+            feed.publish_gone(SessionId("a"))
+            batches = listener.batches()
+            return [await anext(batches), await anext(batches)]
+
+    gone, batch = map(msgspec.json.decode, asyncio.run(scene()))
+    assert gone == {"gone": "a"}
+    assert [each["session_id"] for each in batch["changes"]] == ["b"]

@@ -6,7 +6,7 @@ colours on a terminal, plain elsewhere.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from wakeful.cli.output import plain_keeping_indent, print_line
@@ -100,24 +100,33 @@ _STYLES: Final = {
     "strong": "bold",
     "title": "bold",
     "quote": "italic",
+    "accent": "bold cyan",
+    "needs-you": "bold yellow",
     "text": "",
 }
 
 
 def print_why(body: bytes) -> None:
     """Print an answer of `why`. Raises DaemonVersionMismatch."""
-    lines = list(why_lines(decode_body(body, Explanation)))
+    print_one = line_printer()
+    for line in why_lines(decode_body(body, Explanation)):
+        print_one(line)
+
+
+def line_printer() -> Callable[[Line], None]:
+    """Prints a line: in colour on a terminal, as plain text elsewhere."""
     if not sys.stdout.isatty():
-        for line in lines:
-            print_line("".join(text for text, _ in line).rstrip())
-        return
+        return lambda line: print_line("".join(text for text, _ in line).rstrip())
     from rich.console import Console  # noqa: PLC0415 - costs as much as the rest of the command
     from rich.text import Text  # noqa: PLC0415 - as above
 
     console = Console(highlight=False, markup=False, emoji=False)
-    for line in lines:
+
+    def print_styled(line: Line) -> None:
         pieces = ((plain_keeping_indent(text), _STYLES[style]) for text, style in line)
         console.print(Text.assemble(*pieces))
+
+    return print_styled
 
 
 def why_lines(explanation: Explanation) -> Iterator[Line]:
