@@ -79,7 +79,7 @@ def test_an_agent_that_was_never_ready_is_an_error_and_stays_one(house: AgentsFi
     assert (first["state"], "was not ready within 1 s" in first["reason"]) == ("error", True), first
     # It lives, and what it shows may be a dialog: whoever has a terminal can go there.
     visited = house.daemon.run("attach", "never")
-    assert ("attach-session" in visited.err, "agent start" in visited.err) == (True, False), visited.err
+    assert ("wakeful attach never" in visited.err, "agent start" in visited.err) == (True, False), visited.err
     house.daemon.kill()
     house.daemon.up()
     kept = [house.agent("never")[key] for key in ("state", "reason", "since")]

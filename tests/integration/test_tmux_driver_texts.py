@@ -1,14 +1,12 @@
-"""Claims about the pure parts of the tmux driver: what a screen says, which words start a program, where attach goes."""
+"""Claims about the pure parts of the tmux driver: what a screen says, which words start a program."""
 
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from wakeful.control.briefs import NestedTerminal, attach_argv
 from wakeful.control.driver import ArgumentRefused, ConversationUnknown, PermissionReply, StartRequest
 from wakeful.core.ids import ConversationId
-from wakeful.core.managed_session import PaneAddress
 from wakeful.integrations.tmux.input_line import ClaudeInput, PlainInput, ShellInput, find_permission
 from wakeful.integrations.tmux.programs import resume_argv, start_argv
 from wakeful.integrations.tmux.screen import Screen, is_interactive_shell
@@ -169,12 +167,3 @@ def test_a_launch_script_survives_any_value(tmp_path: Path) -> None:
     assert "TERM=ours\n" in done.stdout
     assert not {"LEAK", "SHELLOPTS", "B%%"} & {line.partition("=")[0] for line in done.stdout.splitlines()}
     assert not script.exists()
-
-
-def test_attach_goes_to_the_pane_and_never_nests() -> None:
-    """From outside it attaches, inside of the same server it switches, inside of another it says what to do."""
-    pane = PaneAddress("/run/a.sock", "%3", "bot")
-    assert attach_argv(pane, None)[-3:] == ("attach-session", "-t", "%3")
-    assert attach_argv(pane, "/run/a.sock,17,0")[-3:] == ("switch-client", "-t", "%3")
-    with pytest.raises(NestedTerminal, match=r"tmux -S /run/a\.sock attach-session -t bot"):
-        attach_argv(pane, "/run/b.sock,17,0")

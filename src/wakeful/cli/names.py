@@ -8,12 +8,15 @@ from collections.abc import Callable, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
-from wakeful.cli.format.sessions import match_lines
+from wakeful.cli.commands.ls import whole_list
+from wakeful.cli.format.sessions import match_lines, sort_key_of
 from wakeful.cli.output import is_terminal, print_line, print_note, read_choice
+from wakeful.cli.read import DaemonReader
 from wakeful.client.client import decode_body, own_daemon
 from wakeful.client.errors import DaemonAway, DaemonRefused, RequestRefused
 from wakeful.core.errors import AmbiguousSession, BadSessionId, OperatorError, SessionNotFound, WakefulError
 from wakeful.core.ids import SESSION_ID_CHARS_MAX, SessionId, parse_session_id
+from wakeful.judging.available_actions import ActionName
 from wakeful.judging.session_record import SessionRecord
 from wakeful.views.records import SessionMatchList
 
@@ -31,6 +34,19 @@ class PartOfName(OperatorError):
     """{shown!r} is only part of a name. Give the whole name:\n{candidates}"""
 
     code = "part-of-a-name"
+
+
+class NothingAttachable(OperatorError):
+    """No live session has a terminal to attach to. Start one: wakeful run -- claude"""
+
+    code = "nothing-attachable"
+    exit_code = 1
+
+
+class AttachNameNeeded(OperatorError):
+    """Name a session. {count} can be attached to:\n{candidates}"""
+
+    code = "name-needed"
 
 
 class NothingChosen(OperatorError):
@@ -73,6 +89,24 @@ def find_session(text: str, *, acting: bool) -> SessionId:
     return found
 
 
+def choose_attachable() -> SessionId:
+    """The live session that a person chooses, or the only one. Raises NothingAttachable, AttachNameNeeded, NothingChosen."""
+    listed = whole_list(DaemonReader(own_daemon()), {}).sessions
+    live = sorted((each for each in listed if _is_attachable(each)), key=sort_key_of)
+    if not live:
+        raise NothingAttachable
+    lines = match_lines(live)
+    if not is_terminal():
+        raise AttachNameNeeded(count=len(live), candidates="\n".join(lines))
+    return live[0].id if len(live) == 1 else _chosen(live, lines)
+
+
+def _is_attachable(record: SessionRecord) -> bool:
+    return record.session_alive and any(
+        each.name is ActionName.ATTACH and each.allowed for each in record.actions
+    )
+
+
 def _is_unknown(error: WakefulError) -> bool:
     """Whether the daemon, or this process without one, knows no single session of this id or name."""
     reason = error.reason if isinstance(error, RequestRefused) else error.code
@@ -103,14 +137,14 @@ def _choose(text: str, found: SessionMatchList) -> SessionId:
     lines = match_lines(found.sessions)
     if not is_terminal():
         raise SeveralMatches(shown=text, count=found.total, candidates="\n".join(lines))
-    for number, line in enumerate(lines, start=1):
-        print_line(f"{number:>3}  {line}")
     if found.total > len(lines):
         print_note(f"{found.total - len(lines)} more match: give more of the name")
-    return _chosen(found.sessions)
+    return _chosen(found.sessions, lines)
 
 
-def _chosen(sessions: Sequence[SessionRecord]) -> SessionId:
+def _chosen(sessions: Sequence[SessionRecord], lines: Sequence[str]) -> SessionId:
+    for number, line in enumerate(lines, start=1):
+        print_line(f"{number:>3}  {line}")
     typed = read_choice(f"Which one? 1-{len(sessions)}: ")
     if typed.isdecimal() and 1 <= int(typed) <= len(sessions):
         return sessions[int(typed) - 1].id

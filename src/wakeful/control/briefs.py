@@ -1,4 +1,4 @@
-"""Texts that Wakeful gives to agents, and commands that attach a terminal to a pane. Pure.
+"""Texts that Wakeful gives to agents, and the command that attaches a terminal to an agent in a container. Pure.
 
 A brief tells a resumed agent which calls were interrupted. It is one line, begins with a letter that answers
 no question on a screen, and contains only redacted text. Attach commands work on this host and in containers.
@@ -10,8 +10,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.core.errors import OperatorError
-from wakeful.core.managed_session import PaneAddress
 from wakeful.judging.wording import format_length, quote
 
 # Further calls are only counted: an agent does not check many one by one.
@@ -81,22 +79,6 @@ def prompt_problem(prompt: str, bytes_max: int) -> str | None:
         (char for char in prompt if unicodedata.category(char) in ("Cc", "Cs") and char not in "\n\t"), None
     )
     return None if refused is None else f"it holds the control character U+{ord(refused):04X}"
-
-
-class NestedTerminal(OperatorError, code="nested-terminal"):
-    """You are inside another tmux server, where every key would be read twice. Detach first, or run this in another terminal: {command}"""
-
-
-def attach_argv(pane: PaneAddress, inside: str | None) -> tuple[str, ...]:
-    """The command to run; `inside` is the caller's $TMUX. Raises NestedTerminal inside another server."""
-    tmux = ("tmux", "-u", "-S", pane.socket)
-    # Otherwise tmux shows the active pane of the window.
-    select = ("select-window", "-t", pane.target, ";", "select-pane", "-t", pane.target, ";")
-    if not inside:
-        return (*tmux, *select, "attach-session", "-t", pane.target)
-    if inside.partition(",")[0] == pane.socket:
-        return (*tmux, *select, "switch-client", "-t", pane.target)
-    raise NestedTerminal(command=f"tmux -S {pane.socket} attach-session -t {pane.session}")
 
 
 class ContainerAttach(Struct, frozen=True):

@@ -15,6 +15,7 @@ from wakeful.alerts.mute_pause_model import MuteKind, PauseRecord
 from wakeful.checkpoints.model import CheckpointRecord
 from wakeful.control.driver import PermissionQuestion
 from wakeful.core.ids import SessionId
+from wakeful.core.managed_session import PaneAddress
 from wakeful.judging.events import Speaker
 from wakeful.judging.session_record import SessionRecord
 from wakeful.storage.base import ActionOutcome
@@ -41,6 +42,12 @@ class SessionMatchList(Struct, frozen=True):
     match: str
     total: int
     sessions: list[SessionRecord]
+
+
+class PaneRecord(Struct, frozen=True):
+    """The pane of a session, if it is in one."""
+
+    pane: PaneAddress | None
 
 
 class EventRecord(Struct, frozen=True):

@@ -6,7 +6,6 @@ the client was cut off. It prints nothing then, because the terminal may be gone
 """
 
 import os
-import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -22,11 +21,11 @@ from msgspec import Struct
 from wakeful.agents.model import AgentRecord, AgentRuntime, AgentState, BadAgentName, parse_agent_name
 from wakeful.cli.commands import agent as agent_asking
 from wakeful.cli.commands.agent import show_record, stale_menu_lines
-from wakeful.cli.commands.run import NeedsTerminal, TmuxMissing, exec_program, has_terminal
 from wakeful.cli.output import is_terminal, print_line, read_choice
+from wakeful.cli.terminal import NeedsTerminal, TmuxMissing, has_terminal, show_pane
 from wakeful.client.client import decode_body, own_daemon
 from wakeful.client.errors import RequestRefused
-from wakeful.control.briefs import attach_argv, container_attach
+from wakeful.control.briefs import container_attach
 from wakeful.core.errors import OperatorError, WakefulError
 from wakeful.core.managed_session import PaneAddress
 from wakeful.linux.child_environment import helper_environ
@@ -87,6 +86,12 @@ class RestartOrTeardown(OperatorError):
     """Use either --restart or --teardown."""
 
     code = "one-of-two"
+
+
+class AgentNameNeeded(OperatorError):
+    """--restart and --teardown need the name of an agent."""
+
+    code = "agent-name-needed"
 
 
 class AttachOptions(Struct, frozen=True):
@@ -158,7 +163,7 @@ def _restart(name: str) -> int:
 
 def _print_attach_command(record: AgentRecord) -> int:
     """For a script: it runs already; the line shows a person how to attach."""
-    print_line(f"attach to it in a terminal: {shlex.join(_argv(record))}")
+    print_line(f"attach to it in a terminal: wakeful attach {record.name}")
     return 0
 
 
@@ -168,12 +173,12 @@ def _attach(record: AgentRecord) -> int:
     if record.state is not AgentState.RUNNING and not is_there:
         why = f" ({record.reason})" if record.reason and record.state is not AgentState.STOPPED else ""
         raise NothingToAttach(name=record.name, state=record.state, why=why, advice=_advice(record))
-    argv = _argv(record)
-    if record.runtime is AgentRuntime.TMUX:
-        exec_program(argv)
-    visit = container_attach(argv, uuid4().hex)
+    if record.runtime is AgentRuntime.TMUX and record.tmux_socket and record.tmux_session:
+        session = record.tmux_session
+        return show_pane(PaneAddress(record.tmux_socket, f"={session}:", session), record.name)
     if not has_terminal():
-        raise NeedsTerminal(command=shlex.join(argv))
+        raise NeedsTerminal(command=f"wakeful attach {record.name}")
+    visit = container_attach(_fetch_attach_command(record.name).argv, uuid4().hex)
     try:
         visitor = subprocess.Popen(visit.argv, env=helper_environ(os.environ))
     except FileNotFoundError as error:
@@ -194,15 +199,6 @@ def _attach(record: AgentRecord) -> int:
             except subprocess.TimeoutExpired:
                 leaving.kill()
     return code if code >= 0 else 128 - code
-
-
-def _argv(record: AgentRecord) -> list[str]:
-    """The command for its terminal. Raises NestedTerminal inside of another tmux server."""
-    if record.runtime is AgentRuntime.TMUX and record.tmux_socket and record.tmux_session:
-        session = record.tmux_session
-        pane = PaneAddress(record.tmux_socket, f"={session}:", session)
-        return list(attach_argv(pane, os.environ.get("TMUX")))
-    return list(_fetch_attach_command(record.name).argv)
 
 
 def _advice(record: AgentRecord) -> str:

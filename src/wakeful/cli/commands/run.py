@@ -5,27 +5,22 @@ typed, its folder and its environment, and then becomes tmux.
 """
 
 import os
-import shlex
-import sys
-from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
 
 import click
 import msgspec
 
 from wakeful.cli.commands.session_control import ACTION_SECONDS_MAX, environ, print_action, prompt_text
-from wakeful.cli.names import find_session
-from wakeful.cli.options import json_option, name_argument
+from wakeful.cli.names import choose_attachable, find_session
+from wakeful.cli.options import completion_of, json_option
 from wakeful.cli.output import print_line
-from wakeful.client.client import DaemonAnswer, DaemonClient, decode_body, own_daemon
-from wakeful.control.briefs import attach_argv
+from wakeful.cli.terminal import has_terminal, show_pane
+from wakeful.client.client import DaemonClient, decode_body, own_daemon
 from wakeful.core.decoding import decode_json
-from wakeful.core.errors import OperatorError, SessionNotFound, WorldError
+from wakeful.core.errors import OperatorError, SessionNotFound
 from wakeful.core.ids import SessionId
-from wakeful.core.managed_session import PaneAddress
 from wakeful.judging.session_record import SessionRecord
-from wakeful.linux.child_environment import helper_environ
+from wakeful.views.records import PaneRecord
 
 
 class NotInPane(OperatorError):
@@ -45,18 +40,6 @@ class NotText(OperatorError):
     """{what} is not UTF-8 text: {shown}"""
 
     code = "not-text"
-
-
-class NeedsTerminal(OperatorError):
-    """This needs a terminal. In one, run: {command}"""
-
-    code = "needs-terminal"
-
-
-class TmuxMissing(WorldError):
-    """{program} is not on PATH. Install it, then try again."""
-
-    code = "tmux-missing"
 
 
 @click.command(
@@ -99,33 +82,37 @@ def run(
     if not has_terminal():
         print_line(f"attach to it with: wakeful attach {started['session_id']}")
         return code
-    return _attach(client, SessionId(started["session_id"]))
+    return _attach(client, SessionId(started["session_id"]), name)
 
 
-@click.command(epilog="Example: wakeful attach claude --restart")
-@partial(name_argument, like="places_like")
+@click.command(epilog="Example: wakeful attach docs")
+@click.argument("name", metavar="[NAME]", required=False, shell_complete=completion_of("places_like"))
 @click.option("--restart", is_flag=True, help="Restart the session of a stale agent, without asking.")
 @click.option("--teardown", is_flag=True, help="Stop the agent and remove its container.")
 @click.option("--yes", is_flag=True, help="With --teardown: even during a turn.")
-def attach(*, session_id: str, restart: bool, teardown: bool, yes: bool) -> int:
+def attach(*, name: str | None, restart: bool, teardown: bool, yes: bool) -> int:
     """Open the terminal of an agent or the tmux pane of a session, managed or watched only.
 
-    Asks what to do if the agent is stale.
+    Inside tmux it opens or selects a window. Asks what to do if an agent is stale. Without NAME it shows a choice.
     """
     from wakeful.cli.commands import attach as agent_attach  # noqa: PLC0415 - for this command alone
 
-    try:
-        return agent_attach.attach_agent(
-            session_id, agent_attach.AttachOptions(restart=restart, teardown=teardown, yes=yes)
-        )
-    except agent_attach.NotAnAgent:
+    options = agent_attach.AttachOptions(restart=restart, teardown=teardown, yes=yes)
+    if name is None:
         if restart or teardown:
-            raise
+            raise agent_attach.AgentNameNeeded
+        found = choose_attachable()
+    else:
+        try:
+            return agent_attach.attach_agent(name, options)
+        except agent_attach.NotAnAgent:
+            if restart or teardown:
+                raise
+        try:
+            found = find_session(name, acting=False)
+        except SessionNotFound as error:
+            raise agent_attach.not_found_error(name) from error
     client = own_daemon()
-    try:
-        found = find_session(session_id, acting=False)
-    except SessionNotFound as error:
-        raise agent_attach.not_found_error(session_id) from error
     try:
         return _attach(client, found)
     except NotInPane:
@@ -150,31 +137,12 @@ def _require_utf8(what: str, value: str) -> str:
     return value
 
 
-def _attach(client: DaemonClient, session_id: SessionId) -> NoReturn:
-    """Become tmux, in the session's pane."""
-    answer = client.get(f"/api/sessions/{session_id}/attach")
-    exec_program(_argv(session_id, answer))
-
-
-def has_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
-
-
-def exec_program(argv: list[str]) -> NoReturn:
-    """Hand this terminal to another program. Raises NeedsTerminal, TmuxMissing."""
-    if not has_terminal():
-        raise NeedsTerminal(command=shlex.join(argv))
-    sys.stdout.flush()
-    try:
-        os.execvpe(argv[0], argv, helper_environ(os.environ))  # noqa: S606 - a fixed program, its words from the daemon
-    except FileNotFoundError as error:
-        raise TmuxMissing(program=argv[0]) from error
-
-
-def _argv(session_id: SessionId, answer: DaemonAnswer) -> list[str]:
-    """The command for this pane. Raises NotInPane, and NestedTerminal inside of another tmux server."""
-    pane: dict[str, Any] | None = decode_json(answer.body)["pane"]
+def _attach(client: DaemonClient, session_id: SessionId, name: str | None = None) -> int:
+    """Go to the session's pane. Raises NotInPane."""
+    pane = decode_body(client.get(f"/api/sessions/{session_id}/attach").body, PaneRecord).pane
     if pane is None:
         advice = f"`wakeful session status {session_id}` shows its state."
         raise NotInPane(shown=session_id, advice=advice)
-    return list(attach_argv(msgspec.convert(pane, PaneAddress), os.environ.get("TMUX")))
+    if name is None:
+        name = decode_body(client.get(f"/api/sessions/{session_id}").body, SessionRecord).short_name
+    return show_pane(pane, name or session_id)

@@ -14,14 +14,14 @@ from wakeful.control.driver import PROMPT_BYTES_MAX, PermissionReply
 from wakeful.control.gate import ActionRecord
 from wakeful.control.idempotency import IdempotentController
 from wakeful.control.start import RunRequest
-from wakeful.core.managed_session import ManagedSession, PaneAddress
+from wakeful.core.managed_session import ManagedSession
 from wakeful.core.query_result import QueryResult
 from wakeful.http.errors import PROBLEMS
 from wakeful.http.responses import EncodedResponse, encode_response
 from wakeful.http.routes.work import idempotency_key
 from wakeful.http.routing import HttpRequest, Route, get, post
 from wakeful.storage.base import ActionOutcome
-from wakeful.views.records import ManagedRecord, QuestionList
+from wakeful.views.records import ManagedRecord, PaneRecord, QuestionList
 
 # "No" and "unknown" are answers, as everywhere.
 EXIT_CODES: Final = {
@@ -61,12 +61,6 @@ class Stopping(Struct, frozen=True, forbid_unknown_fields=True):
     """`by_gateway`: the chat gateway stops it by itself, for room or memory; otherwise a person wants it stopped."""
 
     by_gateway: bool = False
-
-
-class PaneRecord(Struct, frozen=True):
-    """The pane of a session, if it is in one."""
-
-    pane: PaneAddress | None
 
 
 class ControlRoutes:
