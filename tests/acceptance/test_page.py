@@ -45,7 +45,7 @@ def test_a_real_agent_dies_and_comes_back_before_ones_eyes(
     standing, past = page.locator("#session-standing"), page.locator("#session-past")
     expect(standing).to_contain_text("prompting")
     expect(page.locator('[data-rung="agent_process"]')).to_have_attribute("data-hold", "alive")
-    expect(page.locator("#session-calls li").first).to_contain_text("sleep 100")
+    expect(page.locator("#session-log .call").first).to_contain_text("sleep 100")
     expect(page.locator("[data-action=stop]")).to_be_enabled()
     os.kill(operator.wait_until(session_id, "work", state="prompting")["pid"], signal.SIGKILL)
     expect(past).to_contain_text("stopped, dead (session dead)")

@@ -21,10 +21,11 @@ from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.process import Process, ProcessState
 from wakeful.healing.plan import HealingRules
 from wakeful.judging.available_actions import INTERRUPTED_CALL, OBSERVING
-from wakeful.judging.events import CallEnded, CallStarted, LogOpened, Prompted, QuestionAsked
+from wakeful.judging.events import CallEnded, CallStarted, LogOpened, Prompted, QuestionAsked, Speaker
 from wakeful.testing.scripted_runtime import ALIVE, SESSION_DEAD
 
 KEY = "sk-ant-api03-" + "a1B2" * 12
+COMMAND = msgspec.json.encode({"command": "make test"})
 MANY = 10_000
 ANSWER_MS_MAX = 100
 
@@ -174,7 +175,7 @@ def test_what_a_managed_session_asks_is_answered(
 def test_last_calls_are_listed_without_their_secrets(
     doors: HttpFixture, clinic: HealingFixture, context: BrowserContext
 ) -> None:
-    """What each was about and how it ended, the newest first; a key is nowhere in the document."""
+    """What each was about and how it ended, the newest last; a key is nowhere in the document."""
     at = clinic.wall()
 
     def calls() -> None:
@@ -189,12 +190,85 @@ def test_last_calls_are_listed_without_their_secrets(
 
     doors.call(calls)
     page = open_link(doors, context, "?session=claude-a")
-    lines = page.locator("#session-calls li")
+    lines = page.locator("#session-log li")
     expect(lines).to_have_count(2)
-    expect(lines.nth(0)).to_contain_text("Read: src/cart.py")
-    expect(lines.nth(0)).to_contain_text("running")
-    expect(lines.nth(1)).to_contain_text("failed, 1 s")
+    expect(lines.nth(0)).to_contain_text("failed, 1 s")
+    expect(lines.nth(1)).to_contain_text("Read: src/cart.py")
+    expect(lines.nth(1)).to_contain_text("running")
     assert KEY not in page.content()
+
+
+def test_what_a_session_does_is_followed(
+    doors: HttpFixture, clinic: HealingFixture, context: BrowserContext
+) -> None:
+    """Texts and calls appear as the log grows, each part is read once, and what was opened stays open."""
+    read: list[str] = []
+
+    def begun() -> None:
+        clinic.start("a")
+        clinic.say("a", "make the tests green", Speaker.PERSON)
+        clinic.hear("a", Prompted(clinic.wall()), CallStarted(clinic.wall(), "1", "Bash", input=COMMAND))
+
+    doors.call(begun)
+    context.on("request", lambda request: read.append(request.url) if "/messages" in request.url else None)
+    page = open_link(doors, context, "?session=claude-a")
+    lines = page.locator("#session-log li")
+    expect(lines).to_have_count(2)
+    expect(lines.nth(0)).to_contain_text("Youmake the tests green")
+    expect(lines.nth(1)).to_contain_text("running")
+    doors.call(lambda: clinic.hear("a", CallEnded(clinic.wall(), "1", is_error=True, result=b"no rule")))
+    expect(lines.nth(1)).to_contain_text("failed")
+    lines.nth(1).locator("summary").click()
+    page.evaluate("document.querySelector('#session-log details').kept = true")
+    doors.call(lambda: clinic.say("a", "The rule is missing, I add it."))
+    expect(lines.nth(2)).to_contain_text("AgentThe rule is missing, I add it.")
+    assert page.evaluate("document.querySelector('#session-log details[open]').kept"), (
+        "it was not drawn again"
+    )
+    page.wait_for_load_state("networkidle")
+    assert len([url for url in read if url.endswith("after=")]) == 1, "the beginning was read once"
+
+
+def test_a_running_call_that_begins_to_wait_or_is_cut_off_says_so(
+    doors: HttpFixture, clinic: HealingFixture, context: BrowserContext
+) -> None:
+    """Its line changes although its log says nothing more of it."""
+    process = doors.run(clinic.manage("a"))
+    doors.call(lambda: clinic.work("a", "git push"))
+    page = open_link(doors, context, "?session=claude-a")
+    call = page.locator("#session-log .call")
+    expect(call).to_contain_text("running")
+    doors.call(lambda: clinic.hear("a", QuestionAsked(clinic.wall(), "Bash: git push")))
+    expect(call).to_contain_text("waiting for you")
+    doors.call(lambda: clinic.end(process))
+    expect(call).to_contain_text("interrupted")
+
+
+def test_a_prompt_is_sent_to_a_managed_session(
+    doors: HttpFixture, clinic: HealingFixture, context: BrowserContext
+) -> None:
+    """Once for each click; while a turn runs the reason stands there, and what was typed stays with its session."""
+    doors.run(clinic.manage("a"))
+    doors.call(lambda: clinic.start("b"))
+    page = open_link(doors, context, "?session=claude-a")
+    page.locator("#prompt").fill("continue with the tests")
+    page.locator("#prompt").press("Control+Enter")
+    expect(page.locator("#prompt-said")).to_have_attribute("data-outcome", "done")
+    expect(page.locator("#prompt")).to_have_value("")
+    assert clinic.living.prompts == ["continue with the tests"]
+    expect(page.locator("#session-standing")).to_contain_text("prompting")
+    expect(page.locator("#prompt-why")).to_contain_text("Not now: a turn runs")
+    page.locator("#prompt").fill("and then the docs")
+    page.locator("#prompt-send").dispatch_event("click")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    page.locator('tr[data-id="claude-b"] a').click()
+    expect(page.locator("#prompt-why")).to_contain_text("Adopt it first")
+    expect(page.locator("#prompt")).to_be_hidden()
+    page.go_back()
+    page.locator('tr[data-id="claude-a"] a').click()
+    expect(page.locator("#prompt")).to_have_value("and then the docs")
+    assert clinic.living.prompts == ["continue with the tests"]
 
 
 def test_a_call_that_waits_for_a_permission_is_shown_as_waiting(
@@ -217,12 +291,12 @@ def test_a_call_that_waits_for_a_permission_is_shown_as_waiting(
 
     doors.call(calls)
     page = open_link(doors, context, "?session=claude-guessed")
-    expect(page.locator("#session-calls li")).to_contain_text("waiting for you")
+    expect(page.locator("#session-log li")).to_contain_text("waiting for you")
     expect(page.locator("#session-sentence")).to_contain_text("probably asks for a permission: git push")
     page.goto(f"{doors.url}/?session=claude-asked")
-    expect(page.locator("#session-calls li")).to_contain_text("waiting for you")
+    expect(page.locator("#session-log li")).to_contain_text("waiting for you")
     page.goto(f"{doors.url}/?session=claude-unseen")
-    expect(page.locator("#session-calls li")).to_contain_text("result unknown")
+    expect(page.locator("#session-log li")).to_contain_text("result unknown")
 
 
 def test_a_tab_with_a_cookie_only_shows_commands(
@@ -234,6 +308,8 @@ def test_a_tab_with_a_cookie_only_shows_commands(
     other = context.new_page()
     other.goto(f"{doors.url}/?session=claude-a")
     expect(other.locator("#session-actions")).to_contain_text("wakeful session stop claude-a")
+    expect(other.locator("#prompt-why")).to_contain_text("wakeful send shop 'your prompt'")
+    expect(other.locator("#prompt")).to_be_hidden()
     assert other.locator("[data-action]").count() == 0
 
 
@@ -405,13 +481,13 @@ def test_two_hundred_hostile_texts_stay_text(
     page.locator("[data-checkpoint]").first.get_by_role("button", name="Continue").click()
     for number in (0, 101, 178):
         page.goto(f"{doors.url}/?session=claude-h{number:03}")
-        expect(page.locator("#session-calls li")).not_to_have_count(0)
+        expect(page.locator("#session-log li")).not_to_have_count(0)
         page.locator("[data-action=mute]").click()
         assert page.evaluate(INTRUDERS) == [], HOSTILE_TEXTS[number]
         page.keyboard.press("Escape")
         if number == 0:
-            page.get_by_role("button", name="Show 190 older").click()
-            expect(page.locator("#session-calls li")).to_have_count(202)
+            page.get_by_role("button", name="Show 143 older").click()
+            expect(page.locator("#session-log .call")).to_have_count(202)
             assert page.evaluate(INTRUDERS) == []
     assert page.evaluate("[window.owned, document.title.includes('owned'), window.broken]") == [
         None,

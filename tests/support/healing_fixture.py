@@ -31,7 +31,7 @@ from wakeful.healing.restore import Restorer
 from wakeful.healing.situation import SituationBuilder
 from wakeful.incidents.critical_event import ActionTaken, CriticalEvent, CriticalEventKind
 from wakeful.incidents.issue_tracker import FilingResult, IssueReport, IssueTracker
-from wakeful.judging.events import CallEnded, CallStarted, Event, Prompted
+from wakeful.judging.events import CallEnded, CallStarted, Event, Progressed, Prompted, Said, Speaker
 from wakeful.judging.evidence import Pane
 from wakeful.sessions.feed import SessionChange
 from wakeful.sessions.session import TrackedSession
@@ -291,6 +291,11 @@ class HealingFixture(SupervisorFixture):
     def hear(self, name: str, *events: Event) -> None:
         self.log.setdefault(subject(name).id, []).extend(events)
         super().hear(name, *events)
+
+    def say(self, name: str, text: str, by: Speaker = Speaker.AGENT) -> None:
+        """Its log grows by a text of the conversation."""
+        self.log.setdefault(subject(name).id, []).append(Said(self.wall(), by, text.encode()))
+        super().hear(name, Progressed(self.wall()))
 
     def prompted(self, name: str, prompt: str) -> None:
         """Its log shows a prompt, as a reader that knows Wakeful's own prompts."""

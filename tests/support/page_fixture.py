@@ -18,7 +18,15 @@ from wakeful.healing.case import HealingCase
 from wakeful.incidents.critical_event import critical_event
 from wakeful.incidents.critical_log import CriticalLog
 from wakeful.incidents.model import Cause, MemberStatus, Origin
-from wakeful.judging.events import CallEnded, CallStarted, Failure, Progressed, Prompted, TurnEnded
+from wakeful.judging.events import (
+    CallEnded,
+    CallStarted,
+    Failure,
+    Progressed,
+    Prompted,
+    Speaker,
+    TurnEnded,
+)
 from wakeful.judging.findings import FindingCode
 from wakeful.testing.scripted_runtime import ALIVE, SESSION_DEAD, UNKNOWN
 
@@ -89,6 +97,8 @@ class MorningFixture:
         """A prompt and some calls with their results; the turn goes on."""
         house, clock = self.clinic, self.clinic.clock
         house.hear(self._id(name), Prompted(house.wall()))
+        house.say(self._id(name), "Round the totals half up, and run the tests of the cart.", Speaker.PERSON)
+        house.say(self._id(name), "I look for the rounding first, then I change it and run the tests.")
         for tool, given, seconds in (
             ("Read", {"file_path": "src/cart/totals.ts"}, 2),
             ("Grep", {"pattern": "roundHalfUp"}, 3),

@@ -58,12 +58,14 @@ from wakeful.judging.evidence import SessionIdentity
 from wakeful.judging.thresholds import Policy
 from wakeful.judging.wake_eligibility import Reachability
 from wakeful.linux.tcp_peers import tcp_callers
+from wakeful.replay.cases import EVENTS_RECALLED_MAX
 from wakeful.sessions.feed import Feed, SessionChange
 from wakeful.sessions.registry import KnownSessions, SessionRegistry
 from wakeful.sessions.repair import Repairs
 from wakeful.sessions.session import TrackedSession
 from wakeful.sessions.supervisor import Supervisor
 from wakeful.sessions.tracking import track_sessions
+from wakeful.sources.log_source import LogExcerpt
 from wakeful.storage.base import Store, Transition
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import START_WALL, VirtualClock
@@ -162,6 +164,12 @@ class SupervisorFixture:
         """The log of a session; a plain house has none."""
         del session_id, limit
         return []
+
+    def read_conversation(self, session_id: SessionId, after: str) -> LogExcerpt | None:
+        """The log of a session after the number of events that a cursor names."""
+        events = self.read_last_events(session_id, EVENTS_RECALLED_MAX)
+        number = int(after.rpartition("-")[2]) if after else 0
+        return LogExcerpt(events[number:], f"1-{len(events)}", is_continued=bool(after))
 
     def start(self, name: str, *, project: str = "shop", pid: int | None = None) -> Process:
         """Start an idle agent with this conversation."""
@@ -290,6 +298,9 @@ class HouseFacts(SessionFacts):
 
     def read_last_events(self, session_id: SessionId, limit: int) -> Sequence[Event]:
         return self.house.read_last_events(session_id, limit)
+
+    def read_conversation(self, session_id: SessionId, after: str) -> LogExcerpt | None:
+        return self.house.read_conversation(session_id, after)
 
 
 class ScriptedReportSources:

@@ -3,7 +3,7 @@
 import { OBSERVING } from "/actions.js";
 import { sessionAddress } from "/address.js";
 import { confirmed } from "/asking.js";
-import { button, command, element, holding, inward, redraw, refusals, refused, setText } from "/dom.js";
+import { button, command, element, holding, inward, redraw, refusals, refused, setText, spoken } from "/dom.js";
 import { age, shortId } from "/rows.js";
 
 // Who needs somebody comes first.
@@ -86,7 +86,7 @@ function card(record, post, refusal) {
   const since = element("span", "age", age(record.since, Date.now()));
   since.dataset.since = record.since;
   const head = holding("p", "agent-head", element("b", "", record.name), badge, since, element("span", "badge", record.runtime));
-  const made = holding("li", "card", head, element("p", "agent-why", record.reason), place(record), ...orders(record, post, refusal));
+  const made = holding("li", "card", head, holding("p", "agent-why", ...spoken(record.reason)), place(record), ...orders(record, post, refusal));
   made.dataset.agent = record.id;
   return made;
 }

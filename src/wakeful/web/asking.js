@@ -1,6 +1,6 @@
 // The second click: what follows, the command that does the same, and what came of it. One dialog for all orders.
 
-import { button, byId, command, element, holding } from "/dom.js";
+import { button, byId, command, element, holding, spoken } from "/dom.js";
 
 /**
  * Ask before an order. `order`: {title, consequence, argv, label, fields, spell(values), give(values)}; `give` answers {ok, body},
@@ -21,7 +21,7 @@ export function confirmed(order) {
 function parts({ title, consequence, argv, fields = [], spell = () => argv }) {
   const heading = element("h2", "", title);
   heading.id = "asking-title";
-  return [heading, element("p", "", consequence), ...fields, argv ? sameInTerminal(fields, spell) : null].filter(Boolean);
+  return [heading, holding("p", "", ...spoken(consequence)), ...fields, argv ? sameInTerminal(fields, spell) : null].filter(Boolean);
 }
 
 function sameInTerminal(fields, spell) {
@@ -45,9 +45,8 @@ async function carryOut(order, dialog, said, buttons) {
   said.dataset.outcome = "";
   const answer = await order.give(valuesIn(order.fields ?? [])).catch(() => null);
   if (!dialog.open) return;
-  said.textContent = outcome(answer);
-  // What was declined, or seen by nobody, is not shown as done.
-  said.dataset.outcome = answer?.ok && (answer.body.outcome ?? "recovered") === "recovered" ? "done" : "refused";
+  said.replaceChildren(...spoken(outcome(answer)));
+  said.dataset.outcome = isDone(answer) ? "done" : "refused";
   const again = answer && !answer.ok ? order.instead?.(answer.body) : null;
   if (again) return offer({ ...order, ...again }, dialog, said, buttons);
   const close = button("Close", () => dialog.close(), "button yes");
@@ -55,11 +54,14 @@ async function carryOut(order, dialog, said, buttons) {
   close.focus();
 }
 
+/** An action that was refused or not confirmed is not shown as done. */
+export const isDone = (answer) => Boolean(answer?.ok) && (answer.body.outcome ?? "recovered") === "recovered";
+
 // Values of the interface, as people read them; a confirmed result needs no word.
 const OUTCOMES = { recovered: "", unverified: "unconfirmed", ineffective: "no effect", declined: "refused" };
 
 /** The result of an action in words. */
-function outcome(answer) {
+export function outcome(answer) {
   if (!answer) return "Wakeful did not answer. The action may have run: check before you try again.";
   const { words, outcome: seen, detail, told } = answer.body;
   if (!answer.ok) return detail;

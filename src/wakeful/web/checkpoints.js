@@ -2,7 +2,7 @@
 // Everything in it may hold an agent's words and enters through textContent only.
 
 import { sessionAddress } from "/address.js";
-import { button, element, holding, inward, moment } from "/dom.js";
+import { button, element, holding, inward, moment, spoken, unmarked } from "/dom.js";
 import { shortId } from "/rows.js";
 
 const SHOWN_MAX = 50;
@@ -67,7 +67,7 @@ export class Checkpoints {
     if (!this.#post) return place.replaceChildren(...record.choices.map(spelled), show);
     const buttons = record.choices.map((choice) => {
       const made = button(labelOf(choice), () => this.#ask(record, choice, place));
-      made.title = choice.consequence;
+      made.title = unmarked(choice.consequence);
       return made;
     });
     return place.replaceChildren(...buttons, show);
@@ -79,7 +79,7 @@ export class Checkpoints {
     const [order, ...steps] = choice.commands;
     const yes = button(`Yes: ${label.toLowerCase()}`, () => this.#decide(record, choice, place));
     yes.classList.add("yes", "grave");
-    const told = element("p", "consequence", `${label}: ${choice.consequence}`);
+    const told = holding("p", "consequence", ...spoken(`${label}: ${choice.consequence}`));
     const runs = steps.map((step) => element("code", "step", step));
     place.replaceChildren(told, ...runs, yes, button("Back", () => this.#offer(record, place)), element("code", "", order));
     yes.focus();
@@ -90,7 +90,7 @@ export class Checkpoints {
     const { path, order } = ordered(choice.name);
     const answer = await this.#post(`/api/checkpoints/${record.number}/${path}`, order).catch(() => null);
     const words = answer ? (answer.ok ? answer.body.words : answer.body.detail) : "Wakeful did not answer. The decision may have been stored: check before you try again.";
-    const said = element("p", "consequence", words);
+    const said = holding("p", "consequence", ...spoken(words));
     said.setAttribute("role", "status");
     // What was refused is offered again; what was decided goes with the next list.
     if (answer?.ok) place.replaceChildren(said);
@@ -100,7 +100,7 @@ export class Checkpoints {
 
 /** For a tab that decides nothing: what each choice leads to, and the command. */
 function spelled(choice) {
-  return holding("p", "spelled", element("b", "", labelOf(choice)), element("span", "soft", choice.consequence), element("code", "", choice.commands[0]));
+  return holding("p", "spelled", element("b", "", labelOf(choice)), holding("span", "soft", ...spoken(choice.consequence)), element("code", "", choice.commands[0]));
 }
 
 const labelOf = ({ name }) => LABELS[name] ?? name;

@@ -32,8 +32,8 @@ export function button(label, act, className = "button") {
 /** A button that is unavailable, with the reason. Not `disabled`: keyboard and screen reader must reach the reason. */
 export function refused(made, label, reason) {
   made.setAttribute("aria-disabled", "true");
-  made.setAttribute("aria-label", `${label}: unavailable, ${reason}`);
-  made.title = reason;
+  made.setAttribute("aria-label", `${label}: unavailable, ${unmarked(reason)}`);
+  made.title = unmarked(reason);
   return made;
 }
 
@@ -41,7 +41,7 @@ export function refused(made, label, reason) {
 export function refusals(pairs) {
   const labels = Map.groupBy(pairs, ([, reason]) => reason);
   return [...labels].map(([reason, those]) => holding(
-    "p", "refusal", element("b", "", `${those.map(([label]) => label).join(", ")} unavailable`), ` ${reason}`,
+    "p", "refusal", element("b", "", `${those.map(([label]) => label).join(", ")} unavailable`), " ", ...spoken(reason),
   ));
 }
 
@@ -82,22 +82,32 @@ function quoted(part) {
   return PLAIN_WORD.test(part) ? part : `'${part.replaceAll("'", "'\\''")}'`;
 }
 
-export function moment(stamp) {
-  const made = element("time", "", at(stamp));
+/** The words without the marks of `spoken`, where there is no room for code: a title, a label, an announcement. */
+export const unmarked = (text) => text.replaceAll("`", "");
+
+export const moment = (stamp) => timed(stamp, at(stamp));
+
+/** With seconds, for details. */
+export const exactMoment = (stamp) => timed(stamp, at(stamp, new Date(), hourMinuteAndSecond));
+
+function timed(stamp, text) {
+  const made = element("time", "", text);
   made.dateTime = stamp;
   made.title = new Date(stamp).toLocaleString([], { dateStyle: "full", timeStyle: "medium" });
   return made;
 }
 
 /** `14:03` of today, `15 Jan 14:03` of any other day. */
-export function at(stamp, now = new Date()) {
+export function at(stamp, now = new Date(), clockOf = hourAndMinute) {
   const when = new Date(stamp);
-  const clock = hourAndMinute(when);
+  const clock = clockOf(when);
   if (when.toDateString() === now.toDateString()) return clock;
   return `${when.toLocaleDateString([], { day: "numeric", month: "short" })} ${clock}`;
 }
 
 export const hourAndMinute = (when) => when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+
+const hourMinuteAndSecond = (when) => when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 
 const drawnFrom = new WeakMap();
 

@@ -7,18 +7,19 @@ import { age, shortId, words } from "/rows.js";
 const MEMBERS_SHOWN = 50;
 const CAUSES = { auth: "login", session: "one session", tmux_server: "tmux server" };
 
-export function drawIncidents({ list, empty }, incidents, past) {
+/** `get(id)` is the record of a session that is listed. */
+export function drawIncidents({ list, empty }, incidents, past, get) {
   empty.hidden = incidents.length > 0;
-  redraw(list, [incidents, past], () => incidents.map(card));
+  redraw(list, [incidents, past], () => incidents.map((incident) => card(incident, get)));
 }
 
-function card(incident) {
+function card(incident, get) {
   const open = !incident.resolved_at;
   const state = element("span", "incident-state", open ? "open" : "resolved");
   state.dataset.open = String(open);
   const head = holding("p", "incident-head", state, element("span", "badge", CAUSES[incident.cause] ?? words(incident.cause)),
     holding("span", "age", "since ", moment(incident.opened_at), ...(open ? [] : [`, for ${age(incident.opened_at, Date.parse(incident.resolved_at))}`])));
-  const made = holding("li", "card", head, element("h3", "", incident.words), said(incident), until(incident), members(incident), issue(incident));
+  const made = holding("li", "card", head, holding("h3", "", ...spoken(incident.words)), said(incident), until(incident), members(incident, get), issue(incident));
   made.dataset.incident = incident.id;
   made.dataset.open = String(open);
   return made;
@@ -32,11 +33,12 @@ const said = ({ did }) => {
 };
 const until = ({ until: end }) => (end ? holding("p", "soft", "The cause ends by itself at ", moment(end), ".") : null);
 
-function members({ members: all }) {
+function members({ members: all }, get) {
   if (!all.length) return null;
-  if (all.length === 1) return inward(all[0].name || shortId(all[0].id), sessionAddress(all[0].id), "member");
+  const nameOf = ({ id, name }) => get(id)?.short_name || name || shortId(id);
+  if (all.length === 1) return inward(nameOf(all[0]), sessionAddress(all[0].id), "member");
   const lines = all.slice(0, MEMBERS_SHOWN).map((member) =>
-    holding("li", "", inward(member.name || shortId(member.id), sessionAddress(member.id)), holding("span", "soft", ...spoken(member.words))));
+    holding("li", "", inward(nameOf(member), sessionAddress(member.id)), holding("span", "soft", ...spoken(member.words))));
   const left = all.length - lines.length;
   if (left) lines.push(element("li", "soft", `and ${left} more: wakeful incidents`));
   const made = holding("details", "", element("summary", "", `${all.length} sessions`), holding("ul", "members", ...lines));

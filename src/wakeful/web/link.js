@@ -31,10 +31,10 @@ export async function logIn() {
 /** A way to give orders, for a tab that was logged in by its link; null for one that only has the cookie. */
 export function orders() {
   const csrf = sessionStorage.getItem("csrf");
-  return csrf === null ? null : async (path, order) => {
+  return csrf === null ? null : async (path, order, headers = {}) => {
     const answer = await fetch(path, {
       method: "POST",
-      headers: { "content-type": "application/json", "x-wakeful-csrf": csrf },
+      headers: { ...headers, "content-type": "application/json", "x-wakeful-csrf": csrf },
       body: JSON.stringify(order),
     });
     return { ok: answer.ok, body: await answer.json() };

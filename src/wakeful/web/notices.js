@@ -27,8 +27,8 @@ export function drawNotices(overview, drifted, post) {
   redraw(byId("notices"), [paused, slow, blind, notes, drifted, Boolean(post)], () => [
     ...(paused ? [pauseNotice(paused, post)] : []),
     ...(drifted ? [notice("drift", driftWords(drifted))] : []),
-    ...slow.map((text) => notice("slow", text)),
-    ...blind.map((text) => notice("slow", text)),
+    ...slow.map((text) => notice("slow", ...spoken(text))),
+    ...blind.map((text) => notice("slow", ...spoken(text))),
     ...(overview && !post ? [notice("plain", ...spoken(ONLY_SHOWS))] : []),
     ...notes.filter((text) => !COUNTED.test(text)).map((text) => notice("plain", ...spoken(text))),
   ]);

@@ -5,14 +5,14 @@ import { Address, addressOf } from "/address.js";
 import { Agents } from "/agents.js";
 import { confirmed } from "/asking.js";
 import { Checkpoints } from "/checkpoints.js";
-import { byId, hourAndMinute, redraw, setText, spoken } from "/dom.js";
+import { byId, hourAndMinute, redraw, setText, spoken, unmarked } from "/dom.js";
 import { drawEvents } from "/events.js";
 import { drawIncidents } from "/incidents.js";
 import { listen } from "/keys.js";
 import { Link, logIn, orders, read } from "/link.js";
 import { drawNotices, drawStanding } from "/notices.js";
 import { Roster } from "/roster.js";
-import { doing } from "/rows.js";
+import { called, doing } from "/rows.js";
 import { SessionList } from "/sessions.js";
 import { SessionView } from "/session.js";
 
@@ -27,6 +27,7 @@ const roster = new Roster();
 let overview = null;
 let provenAt = null;
 let settling = 0;
+let isOutdated = false;
 
 const refused = await logIn().catch(() => null);
 const post = orders();
@@ -38,9 +39,9 @@ const checkpoints = new Checkpoints({ list: byId("checkpoint-rows"), more: byId(
 
 /** An order changes what is shown: look again once it was given. */
 function guarded(give) {
-  return async (path, order) => {
-    const answer = await give(path, order);
-    settle();
+  return async (...order) => {
+    const answer = await give(...order);
+    settle(true);
     return answer;
   };
 }
@@ -75,11 +76,11 @@ async function refresh() {
   if (view === "session") await session.show(id, roster.get(id));
   if (view === "incidents") {
     const found = await read(`/api/incidents${past ? "?all=true" : ""}`);
-    if (found) drawIncidents({ list: byId("incident-rows"), empty: byId("incidents-empty") }, found.incidents, past);
+    if (found) drawIncidents({ list: byId("incident-rows"), empty: byId("incidents-empty") }, found.incidents, past, (id) => roster.get(id));
   }
   if (view === "events") {
     const found = await read(`/api/events?since=${encodeURIComponent(since)}`);
-    if (found) drawEvents({ rows: byId("event-rows"), empty: byId("events-empty"), more: byId("events-more"), table: byId("event-table") }, found, since);
+    if (found) drawEvents({ rows: byId("event-rows"), empty: byId("events-empty"), more: byId("events-more"), table: byId("event-table") }, found, since, (id) => roster.get(id));
   }
 }
 
@@ -101,12 +102,14 @@ function badge(view, number) {
   shown.hidden = !number;
 }
 
-/** Soon after the last of some changes, and not once for each. */
-function settle() {
+/** Soon after the first of some changes, and not once for each. `isShown`: what the view shows may have changed. */
+function settle(isShown) {
+  isOutdated ||= isShown;
   settling ||= setTimeout(() => {
     settling = 0;
     count();
-    refresh();
+    if (isOutdated) refresh();
+    isOutdated = false;
   }, SETTLED_MS);
 }
 
@@ -118,7 +121,7 @@ function drawAround() {
 
 function announce(records) {
   if (!records.length) return;
-  const named = records.slice(0, ANNOUNCED_MAX).map((record) => `${record.project || record.id}: ${doing(record)}`);
+  const named = records.slice(0, ANNOUNCED_MAX).map((record) => unmarked(`${called(record)}: ${doing(record)}`));
   const left = records.length - named.length;
   setText(byId("announcer"), [...named, ...(left ? [left === 1 ? "1 more needs you" : `${left} more need you`] : [])].join(". "));
 }
@@ -180,7 +183,8 @@ const link = new Link({
     session.change(roster.get(address.choice.session));
     list.drawSoon();
     drawAround();
-    settle();
+    const { view, session: id } = address.choice;
+    settle(view !== "session" || changes.some((change) => change.session_id === id));
   },
   agent(change) {
     proven();
@@ -213,7 +217,7 @@ list.adopting = (found) => confirmed({
   title: found.length === 1 ? "Adopt 1 session?" : `Adopt ${found.length} sessions?`,
   label: "Adopt",
   argv: found.length === 1 ? ["wakeful", "adopt", found[0].id] : null,
-  consequence: `Wakeful may then act on them, such as resume them when they crash: ${found.map((record) => record.project || record.id).slice(0, 12).join(", ")}`,
+  consequence: `Wakeful may then act on them, such as resume them when they crash: ${found.map(called).slice(0, 12).join(", ")}`,
   give: () => adoptAll(found, guarded(post)),
 });
 list.canAdopt = post !== null;

@@ -41,7 +41,7 @@ export function says(row, words) {
 }
 
 function searchable(record) {
-  return [record.id, record.name ?? "", record.project, record.state, record.health, record.attention, record.provider,
+  return [record.id, called(record), record.name ?? "", record.project, record.state, record.health, record.attention, record.provider,
     record.agent ?? "", ...record.findings.map((finding) => finding.code), doing(record)].join(" ").toLowerCase();
 }
 
@@ -93,8 +93,8 @@ export function shortId(id) {
   return found ? found[1] + found[2].slice(0, found[3] === "7" ? 13 : 8) : id;
 }
 
-/** What a person calls it: by its name, else by what it works on. */
-export const called = (record) => record.name ?? (record.project || shortId(record.id));
+/** What a person calls it: its short name, as every command takes it. */
+export const called = (record) => record.short_name || record.name || record.project || shortId(record.id);
 
 /** `Bash {"command": "make test"}` is `Bash: make test`. */
 export function callText(text) {

@@ -1,31 +1,33 @@
-// One session: the verdict in words, what can be done, when it did what, the ladder, the evidence, its last calls.
+// One session: the verdict in words, what can be done, what it does, when it did what, the evidence, the ladder.
 
 import { drawActions, OBSERVING } from "/actions.js";
-import { button, byId, clear, command, element, holding, inward, moment, redraw, setText, spoken } from "/dom.js";
+import { Conversation } from "/conversation.js";
+import { byId, clear, command, element, exactMoment, holding, inward, moment, redraw, setText, spoken } from "/dom.js";
 import { drawLadder } from "/ladder.js";
 import { read } from "/link.js";
-import { aboutCall, age, called, callText, doing, shortId, since, tone, words } from "/rows.js";
+import { PromptBox } from "/prompt.js";
+import { age, called, callText, doing, shortId, since, tone, words } from "/rows.js";
 import { Timeline } from "/timeline.js";
 
-const CALLS_READ = 300;
-const CALLS_SHOWN = 12;
 const PAST_SHOWN = 14;
 // A page of transitions has a thousand; who has more is drawn from the newest of these.
 const PAGES_MAX = 20;
-const ENDS = { ok: "done", error: "failed", refused: "refused", open: "running", waiting: "waiting for you", cut_off: "interrupted", unseen: "result unknown" };
 
 export class SessionView {
   #timeline = new Timeline(byId("timeline"));
+  #conversation = new Conversation(byId("session-log"));
+  #prompt;
   #post;
   #id = null;
   #record = null;
   #mute = null;
   #question = null;
-  #isWhole = false;
+  #transitions = [];
   #reading = 0;
 
   constructor(post) {
     this.#post = post;
+    this.#prompt = new PromptBox(post);
   }
 
   /** Show this session; what was shown of another is gone at once. */
@@ -37,19 +39,23 @@ export class SessionView {
 
   /** A newer record of it. */
   change(record) {
-    if (record && record.id === this.#id) this.#take(record);
+    if (!record || record.id !== this.#id) return;
+    this.#take(record);
+    this.#conversation.follow(record);
   }
 
   tick(now) {
-    if (this.#record) setText(byId("session-age"), age(since(this.#record), now));
+    if (!this.#record) return;
+    setText(byId("session-age"), age(since(this.#record), now));
+    this.#conversation.tick(now);
   }
 
   /** Everything about it that is not in its record. */
   async refresh() {
     const reading = (this.#reading += 1);
     const one = `/api/sessions/${encodeURIComponent(this.#id)}`;
-    const [record, why, transitions, calls, incidents, critical, mutes] = await Promise.all([
-      read(one), read(`${one}/why`), everyTransition(one), read(`${one}/calls?limit=${CALLS_READ}`),
+    const [record, why, transitions, incidents, critical, mutes] = await Promise.all([
+      read(one), read(`${one}/why`), newTransitions(one, this.#transitions.at(-1)?.seq ?? 0),
       read("/api/incidents?all=true"), read("/api/events?since=7d"), read("/api/mutes"),
     ]);
     if (reading !== this.#reading) return;
@@ -61,16 +67,21 @@ export class SessionView {
     this.#mute = mutes?.mutes.find((mute) => mute.kind === "session" && mute.value === record.id) ?? null;
     this.#take(record);
     if (why) this.#explain(why);
-    this.#drawPast(record, transitions, calls ?? { calls: [], since: null }, incidents?.incidents ?? [], critical?.events ?? []);
+    this.#transitions.push(...transitions.filter(({ seq }) => seq > (this.#transitions.at(-1)?.seq ?? 0)));
+    await this.#conversation.follow(record);
+    if (reading !== this.#reading) return;
+    this.#drawPast(record, incidents?.incidents ?? [], critical?.events ?? []);
   }
 
   #forget(id) {
     this.#id = id;
     this.#record = this.#mute = this.#question = null;
-    this.#isWhole = false;
+    this.#transitions = [];
     this.#timeline.forget();
+    this.#conversation.forget(id);
+    this.#prompt.forget(id);
     setText(byId("session-title"), shortId(id));
-    for (const place of ["session-sentence", "session-ladder", "session-reasons", "session-calls", "session-past", "session-step"]) {
+    for (const place of ["session-sentence", "session-ladder", "session-reasons", "session-past", "session-step"]) {
       clear(byId(place));
     }
     byId("session-body").hidden = false;
@@ -85,8 +96,9 @@ export class SessionView {
     view.dataset.health = record.health;
     setText(byId("session-title"), called(record));
     byId("session-standing").replaceChildren(...standing(record));
-    if (!byId("session-sentence").firstChild) setText(byId("session-sentence"), doing(record));
+    if (!byId("session-sentence").firstChild) byId("session-sentence").replaceChildren(...spoken(doing(record)));
     redraw(byId("session-facts"), record, () => facts(record));
+    this.#prompt.show(record);
     this.#drawActions();
   }
 
@@ -111,32 +123,15 @@ export class SessionView {
     ]);
   }
 
-  #drawCalls(record, all) {
-    const place = byId("session-calls");
-    const newest = (this.#isWhole ? all : all.slice(-CALLS_SHOWN)).toReversed();
-    const showAll = () => {
-      this.#isWhole = true;
-      this.#drawCalls(record, all);
-      place.children[CALLS_SHOWN]?.scrollIntoView({ block: "nearest" });
-    };
-    redraw(place, [newest, record.session_alive], () => callLines(newest, all.length - newest.length, record, showAll));
-  }
-
-  #drawPast(record, transitions, calls, incidents, critical) {
+  #drawPast(record, incidents, critical) {
+    const transitions = this.#transitions;
     const mine = incidents.filter((each) => each.members.some((member) => member.id === record.id));
     const acts = critical.filter((event) => event.session_id === record.id && event.action_taken !== "none")
       .map((event) => ({ at: event.timestamp, words: words(event.action_taken) }));
-    this.#timeline.show({ transitions, calls, incidents: mine, acts });
+    this.#timeline.show({ transitions, calls: this.#conversation.calls, incidents: mine, acts });
     const lines = pastLines(record.id, transitions, mine, acts).slice(0, PAST_SHOWN);
     redraw(byId("session-past"), lines, () => lines.map(pastLine));
-    this.#drawCalls(record, calls.calls);
   }
-}
-
-function callLines(newest, older, record, showAll) {
-  if (!newest.length) return [element("li", "soft", "The log has no calls.")];
-  const lines = newest.map((call) => callLine(call, record));
-  return older ? [...lines, holding("li", "soft", button(`Show ${older} older`, showAll, "button small"))] : lines;
 }
 
 function standing(record) {
@@ -163,7 +158,7 @@ function facts(record) {
   const times = [["Started", record.started_at], ["Last activity", record.last_activity_at], ["Last seen alive", record.last_presence_at]];
   return [
     ...told.filter(([, value]) => value).map(([name, value]) => fact(name, element("span", "", value))),
-    ...times.filter(([, value]) => value).map(([name, value]) => fact(name, moment(value))),
+    ...times.filter(([, value]) => value).map(([name, value]) => fact(name, exactMoment(value))),
   ];
 }
 
@@ -178,41 +173,26 @@ function reasons(why) {
     parts.push(ruleCard("held", rule.code, held, rule.rule, [], [rule.untrusted].filter(Boolean)));
   }
   const readings = holding("ul", "readings", ...why.evidence.map(reading));
-  const changes = why.next_change_at ? ["Without new activity, this can next change at ", moment(why.next_change_at), "."] : ["Valid until new activity."];
+  const changes = why.next_change_at ? ["Without new activity, this can next change at ", exactMoment(why.next_change_at), "."] : ["Valid until new activity."];
   parts.push(element("h4", "", "Evidence"), readings, holding("p", "soft", ...changes, ` Rules ${why.rule_version}.`));
   return parts;
 }
 
 function ruleCard(kind, code, summary, rule, evidence, untrusted) {
-  const card = holding("article", `rule rule-${kind}`, element("h4", "", words(code)), element("p", "", summary), element("p", "soft", rule));
-  if (evidence.length) card.append(element("p", "", evidence.join(" · ")));
+  const card = holding("article", `rule rule-${kind}`, element("h4", "", words(code)), holding("p", "", ...spoken(summary)), holding("p", "soft", ...spoken(rule)));
+  if (evidence.length) card.append(holding("p", "", ...spoken(evidence.join(" · "))));
   if (untrusted.length) card.append(element("pre", "untrusted", untrusted.map(callText).join("\n")));
   return card;
 }
 
 function reading({ at, source, text, untrusted }) {
-  const line = holding("li", "", at ? moment(at) : element("span", "soft timeless", "–"), element("b", "", source), element("span", "", text));
+  const line = holding("li", "", at ? exactMoment(at) : element("span", "soft timeless", "–"), element("b", "", source), holding("span", "", ...spoken(text)));
   if (untrusted) line.append(element("code", "said", callText(untrusted)));
   return line;
 }
 
-/** What is open where no agent was seen is neither running nor known to be cut off. */
-function callLine(call, { session_alive: alive }) {
-  const { tool, input, result } = call.untrusted;
-  const end = call.end === "open" && !alive ? "unseen" : call.end;
-  const took = call.ended_at ? age(call.at, Date.parse(call.ended_at)) : "";
-  const about = element("code", "said", aboutCall(tool, input) ?? `${tool} ${input}`);
-  const line = holding("li", "", moment(call.at), about, element("span", "end", [ENDS[end], took].filter(Boolean).join(", ")));
-  line.dataset.end = end;
-  if (result) {
-    const more = holding("details", "", element("summary", "", "result"), element("pre", "untrusted", result));
-    line.append(more);
-  }
-  return line;
-}
-
 function pastLine({ at, text, kind }) {
-  const line = holding("li", "", moment(at), element("span", "", text));
+  const line = holding("li", "", exactMoment(at), holding("span", "", ...spoken(text)));
   line.dataset.kind = kind;
   return line;
 }
@@ -240,9 +220,9 @@ async function onlyQuestion(one, { managed, state }) {
   return asked.length === 1 ? asked[0] : null;
 }
 
-async function everyTransition(one) {
+/** Those after a number, oldest first. */
+async function newTransitions(one, after) {
   const found = [];
-  let after = 0;
   for (let page = 0; page < PAGES_MAX; page += 1) {
     const body = await read(`${one}/events?after=${after}`);
     found.push(...(body?.events ?? []));

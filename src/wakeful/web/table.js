@@ -1,8 +1,8 @@
 // The table of sessions: only the rows in sight are in the document, so ten thousand cost what forty cost.
 
 import { sessionAddress } from "/address.js";
-import { element, inward, setText } from "/dom.js";
-import { age, doing, shortId, since, tone } from "/rows.js";
+import { element, inward, redraw, setText, spoken, unmarked } from "/dom.js";
+import { age, called, doing, since, tone } from "/rows.js";
 
 // Rows above and below the window, so that scrolling finds them drawn.
 const OVERSCAN = 12;
@@ -122,14 +122,16 @@ export class Table {
     const row = {
       main: element("tr"), record: null, mark: element("span", "mark"), state: element("span", "state"),
       health: element("span", "health"), age: element("td", "age"), project: element("td", "project"),
-      doing: inward("", sessionAddress(id), "doing"), session: element("td", "session"),
+      doing: inward("", sessionAddress(id), "doing"), session: element("td", "session"), managed: element("span", "managed"),
+      folder: element("span", ""),
     };
     row.mark.setAttribute("aria-hidden", "true");
     const badges = element("td", "badges");
     badges.append(row.mark, row.state, row.health);
     const what = element("td", "what");
     what.append(row.doing);
-    row.main.append(badges, row.project, what, row.age, row.session);
+    row.project.append(row.folder, row.managed);
+    row.main.append(row.session, badges, what, row.age, row.project);
     row.main.dataset.id = id;
     row.main.addEventListener("click", (event) => this.#clicked(event, row));
     row.doing.addEventListener("focus", () => this.#mark(id));
@@ -155,14 +157,16 @@ function fill(row, record) {
   row.main.dataset.health = record.health;
   setText(row.state, record.state);
   setText(row.health, record.health);
-  setText(row.project, record.project || "–");
+  const name = called(record);
+  setText(row.session, name);
+  row.session.title = record.id;
+  setText(row.folder, record.project || "–");
+  setText(row.managed, record.managed ? "managed" : "");
   row.project.title = record.cwd ?? "";
   const what = doing(record) || "–";
-  setText(row.doing, what);
-  row.doing.title = what;
-  row.doing.setAttribute("aria-label", `${record.project || "No project"}: ${record.state}, ${record.health}. ${what}`);
-  setText(row.session, (record.managed ? "managed · " : "") + (record.name ?? record.agent ?? shortId(record.id)));
-  row.session.title = record.id;
+  redraw(row.doing, what, () => spoken(what));
+  row.doing.title = unmarked(what);
+  row.doing.setAttribute("aria-label", `${name}: ${record.state}, ${record.health}. ${unmarked(what)}`);
   setText(row.age, age(since(record), Date.now()));
 }
 

@@ -1,6 +1,6 @@
 // The timeline of a session: a band of spans, with incidents and acts below it, and the same in words.
 
-import { at, element, holding, hourAndMinute } from "/dom.js";
+import { at, element, holding, hourAndMinute, unmarked } from "/dom.js";
 import { span } from "/rows.js";
 import { KINDS, spansOf, ticks, totals } from "/spans.js";
 
@@ -104,7 +104,7 @@ function hatches() {
 function bracket({ opened_at: opened, resolved_at: resolved, words }, x, to) {
   const [left, right] = [x(Date.parse(opened)), x(resolved ? Date.parse(resolved) : to)];
   const made = shape("path", { class: resolved ? "incident" : "incident open", d: `M${left} ${MARKS_TOP - 3}v6h${Math.max(3, right - left)}v${resolved ? -6 : 0}` });
-  made.append(told(`incident: ${words}`));
+  made.append(told(`incident: ${unmarked(words)}`));
   return made;
 }
 
