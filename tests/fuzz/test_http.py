@@ -49,7 +49,7 @@ METHODS = st.sampled_from(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPT
 # Every order there is, with a place for an id where it has one.
 ORDERS = (
     *("/api/work", "/api/work/claim", "/api/sessions"),
-    *("/api/pause", "/api/resume", "/api/mutes", "/api/unmute"),
+    *("/api/pause", "/api/resume", "/api/mutes", "/api/unmute", "/api/logins/revoke"),
     *("/api/lessons", "/api/lessons/forget", "/api/events/archive", "/api/agents/{}/heartbeat/wake"),
     *(f"/api/checkpoints/{{}}/{verb}" for verb in ("continue", "rollback", "abort")),
     *(f"/api/work/{{}}/{verb}" for verb in ("heartbeat", "complete", "fail")),

@@ -91,9 +91,9 @@ class DialogDetector:
         self._checks = checks
         waiting = {each.client.process for each in checks.values() if each.client is not None}
         # A client in the background (Ctrl-Z) may come back; only dead ones are dropped.
-        for known in (self._with_dialog, self._seen_starting, self._already_started):
-            absent = known - waiting
-            known -= {each for each in absent if proc.state_of(each) is not ProcessState.ALIVE}
+        for processes in (self._with_dialog, self._seen_starting, self._already_started):
+            absent = processes - waiting
+            processes -= {each for each in absent if proc.state_of(each) is not ProcessState.ALIVE}
         return bool(waiting)
 
     async def _check_pane(
