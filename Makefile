@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: run test check bench accuracy effects crash redteam docs hashes sbom clean
+.PHONY: run test check bench accuracy effects crash redteam docs picture hashes sbom clean
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/wakeful up
@@ -44,6 +44,10 @@ redteam: $(VENV)/test.stamp
 
 docs: $(VENV)/test.stamp
 	$(BIN)/python -m bench.reference
+
+# The moving picture of the README, recorded from `wakeful demo` in a terminal.
+picture: $(VENV)/test.stamp
+	$(BIN)/python -m bench.moving_picture --write docs/images/demo.svg
 
 # The hashes of the pinned requirements, from the index that pip is configured to use.
 hashes: $(VENV)/test.stamp
