@@ -3,12 +3,14 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support.healing_fixture import MemoryCheckpointFiles
 from support.queue_app import CHAT, SESSION, QueueAppFixture
 from support.redis_server import RedisServer
+from wakeful.alerts.delivery import Refused
 from wakeful.checkpoints.model import CheckpointKind, CheckpointState, ChoiceName
 from wakeful.checkpoints.service import Checkpoints
 from wakeful.checkpoints.user_rules import Lessons
@@ -32,15 +34,22 @@ def bridge(redis_server: RedisServer, tmp_path: Path) -> QueueAppFixture:
 class Scene:
     """A watchdog whose held sessions are checkpoints."""
 
-    def __init__(self, bridge: QueueAppFixture) -> None:
+    def __init__(self, bridge: QueueAppFixture, **callbacks: Any) -> None:
         store, clock = MemoryStore(), VirtualClock()
         self.checkpoints = Checkpoints(store, clock, MemoryCheckpointFiles())
         self.held = QueueCheckpoints(self.checkpoints)
         self.lessons = Lessons(store, clock)
         self.watch: RedisWatch = bridge.watch(
-            hold=self.held.open_checkpoint, gone_on=self.held.on_continued, taught=self.lessons.of
+            hold=self.held.open_checkpoint,
+            gone_on=self.held.on_continued,
+            taught=self.lessons.of,
+            **callbacks,
         )
         self.checkpoints.executors[CheckpointKind.QUEUE] = QueueDecisionExecutor(self.watch)
+
+
+def refuse(_chat_id: str, _text: str) -> None:
+    raise Refused(channel="chat", reason="429")
 
 
 @asynccontextmanager
@@ -94,11 +103,23 @@ async def test_abort_fails_its_job_and_tells_its_chat(bridge: QueueAppFixture) -
     async with opened_scene(bridge) as scene:
         decided = await scene.checkpoints.decide(1, ChoiceName.ABORT, "ann")
         assert decided.checkpoint.state is CheckpointState.ABORTED
+        assert decided.words == "its job is marked as failed; the chat: sent"
         await scene.watch.check()
         assert len(await scene.checkpoints.list_checkpoints()) == 1
     assert (bridge.statuses("RedisJob"), bridge.statuses("AgentSession")) == (["failed"], ["failed"])
     assert bridge.sent[-1] == (CHAT, FAILURE_MESSAGE)
     assert "aborted by ann" in bridge.events[-1]["details"]["outcome"]
+
+
+async def test_an_abort_says_what_became_of_its_message(bridge: QueueAppFixture) -> None:
+    """A chat that refuses has not been told, and the person who decided is not told that it was."""
+    refusing = Scene(bridge, send_message=refuse)
+    try:
+        await refusing.watch.check()
+        decided = await refusing.checkpoints.decide(1, ChoiceName.ABORT, "ann")
+    finally:
+        await refusing.watch.close()
+    assert decided.words == "its job is marked as failed; the chat: refused, will be sent again"
 
 
 async def test_one_that_goes_on_by_itself_needs_nobody(bridge: QueueAppFixture) -> None:

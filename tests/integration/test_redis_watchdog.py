@@ -333,7 +333,7 @@ def test_a_doubtful_delivery_is_not_repeated(bridge: QueueAppFixture) -> None:
 
     check(bridge, times=3, send_message=send)
     assert len(bridge.sent) == 1
-    assert "nobody knows" in bridge.events[-1]["details"]["outcome"]
+    assert "unknown whether it arrived" in bridge.events[-1]["details"]["outcome"]
 
 
 def test_a_stalled_queue_is_told_once_and_its_worker_started_once(bridge: QueueAppFixture) -> None:

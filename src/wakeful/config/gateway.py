@@ -142,7 +142,7 @@ SECTIONS: Final[Mapping[str, type[Struct]]] = {
 }
 _OF_PROVIDER: Final = {
     "argv": "Command of the client; add flags after the program.",
-    "failures_max": "After this many failures in a row, no new requests,",
+    "failures_max": "After this many failures in a row, no new requests from the chat,",
     "open_seconds": "for this long (seconds);",
     "successes_needed": "then this many single tests must succeed.",
 }

@@ -25,7 +25,7 @@ from wakeful.control.driver_table import DriverTable
 from wakeful.control.gate import INTERRUPTED, ActionGate, ActionIntent, ActionKind, ActionRecord, Precondition
 from wakeful.control.ownership import ManagedSessions, NothingToRelease
 from wakeful.control.start import RunRequest, Starter, environment, plain_name, running_process_reason
-from wakeful.core.clock import Clock, iso
+from wakeful.core.clock import Clock, Instant, iso
 from wakeful.core.errors import OperatorError, WorldError
 from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
@@ -205,6 +205,10 @@ class SessionController:
             if isinstance(driver, KnowsPrompts) and driver.has_prompt(each, prompt_id):
                 return each.session_id
         return None
+
+    def last_prompt_at(self, session_id: SessionId) -> Instant | None:
+        """When the newest prompt was delivered here; its log may not show it yet."""
+        return self._gate.last_prompt_at(session_id)
 
     def reach(self, session_id: SessionId) -> Reachability:
         """Whether a prompt would arrive at this session now, by its driver, and by tmux if it is in a pane.

@@ -21,8 +21,9 @@ from wakeful.judging.wording import format_length
 class ProviderGuard:
     """Breakers, in memory: after a restart every provider is given a new chance.
 
-    A provider has one for each chat, which counts every failure there, and one for all chats together, which counts
-    a chat once until the provider gives a good answer. So no single chat can close a provider to the others.
+    A provider has one for each chat, which counts the failures there except rejected answers, and one for all chats
+    together, which counts a chat once until the provider gives a good answer. So no single chat can close a provider
+    to the others.
     """
 
     def __init__(self, clock: Clock, auth: AuthGate, thresholds: Mapping[str, Thresholds]) -> None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from wakeful.control.controller import SessionController, brief_of
 from wakeful.control.gate import ActionKind, ActionRecord
 from wakeful.control.ownership import ManagedSessions
-from wakeful.core.clock import Clock
+from wakeful.core.clock import Clock, Instant
 from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import WakefulError
 from wakeful.core.fault_points import fault_point
@@ -53,6 +53,9 @@ AGENT_AGAIN_SECONDS: Final = 1.0
 # A client writes a prompt into its log within 0.4 s; on two busy cores it took up to ten times that.
 BRIEF_LOGGED_SECONDS: Final = 4.0
 _decode: Final = json_decoder(Revival)
+# The turn is over and waits for a prompt to go on.
+ENDED_TURN_CODES: Final = frozenset({FindingCode.TURN_FAILED, FindingCode.USAGE_LIMITED})
+NEWER_PROMPT: Final = "it has a newer prompt"
 REVIVED_BY_OTHER_DAEMON: Final = "another daemon with this store resumes it"
 
 log = logging.getLogger("wakeful.healing")
@@ -251,7 +254,7 @@ class Reviver:
             await controller.adopt(session_id)
         match revival.step:
             case HealingStep.STEER:
-                return await self._steer(controller, case)
+                return await self._continue_turn(controller, session, case)
             case HealingStep.INTERRUPT:
                 return await self._interrupt(controller, session, case)
             case HealingStep.FRESH:
@@ -285,8 +288,16 @@ class Reviver:
         outcome = sent.outcome if sent.outcome is ActionOutcome.CONFIRMED else ActionOutcome.UNVERIFIED
         return replace(started, outcome=outcome, words=f"{started.words}; its prompt: {sent.words}")
 
-    async def _steer(self, controller: SessionController, case: HealingCase) -> ActionRecord:
-        return await controller.deliver(case.session_id, steering_prompt(case.code))
+    async def _continue_turn(
+        self, controller: SessionController, session: TrackedSession, case: HealingCase
+    ) -> ActionRecord:
+        """Send it a prompt about its last turn, unless it got a newer one while this waited for other actions."""
+
+        def refusal_reason() -> str | None:
+            prompted_at = controller.last_prompt_at(case.session_id)
+            return NEWER_PROMPT if _has_newer_prompt(session, case, prompted_at) else None
+
+        return await controller.deliver(case.session_id, steering_prompt(case.code), unless=refusal_reason)
 
     async def _interrupt(
         self, controller: SessionController, session: TrackedSession, case: HealingCase
@@ -295,7 +306,7 @@ class Reviver:
         record = await controller.interrupt(case.session_id)
         if record.outcome is not ActionOutcome.CONFIRMED:
             return await self._resume(controller, session, case)
-        return await self._steer(controller, case)
+        return await controller.deliver(case.session_id, steering_prompt(case.code))
 
     async def _resume(
         self, controller: SessionController, session: TrackedSession, case: HealingCase
@@ -358,6 +369,20 @@ _VERBS: Final = {
 def _has_begun_turn(session: TrackedSession, revival: Revival) -> bool:
     since = session.activity.turn_since
     return since is not None and since.wall >= revival.began_at
+
+
+def _has_newer_prompt(session: TrackedSession, case: HealingCase, prompted_at: Instant | None) -> bool:
+    """Whether a prompt came after the end of the turn that the case is about."""
+    if case.code not in ENDED_TURN_CODES:
+        return False
+    findings = session.verdict.findings if session.verdict is not None else ()
+    ended_at = next((each.since for each in findings if each.code is case.code), None)
+    if ended_at is None:
+        # A lifted limit is no finding any more, and its turn still waits.
+        return case.code is FindingCode.TURN_FAILED
+    return any(
+        at is not None and at.wall > ended_at.wall for at in (session.activity.turn_since, prompted_at)
+    )
 
 
 def _was_cut_short(session: TrackedSession, revival: Revival) -> bool:

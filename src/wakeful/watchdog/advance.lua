@@ -1,5 +1,5 @@
--- Keep how far a revival has come, unless somebody was quicker.
--- KEYS: budget. ARGV: the revival as it was, the revival as it is then
+-- Store the progress of a revival, unless another watchdog changed it first.
+-- KEYS: budget. ARGV: the revival before, the revival after
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 'gone' end
 redis.call('SET', KEYS[1], ARGV[2], 'KEEPTTL')
 return 'done'

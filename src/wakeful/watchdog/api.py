@@ -222,7 +222,7 @@ def _build_watch(settings: Settings) -> RedisWatch:
     """Raises BadSetting: a misspelt callback would silently never be called."""
     for name, value in settings.items():
         if name not in Settings.__annotations__:
-            raise BadSetting(name=name, reason=f"those are {', '.join(Settings.__annotations__)}")
+            raise BadSetting(name=name, reason=f"unknown; known are {', '.join(Settings.__annotations__)}")
         if name in _CALLBACKS and value is not None and not callable(value):
             raise BadSetting(name=name, reason="give a function, or leave it out")
         if name in _NUMBERS and not (isinstance(value, int | float) and 0 < value < inf):

@@ -129,14 +129,14 @@ def _in_thread(callback: Callback, arguments: tuple[object, ...]) -> Awaitable[A
 
 class ChatSendResult(StrEnum):
     SENT = "sent"
-    ALREADY_SENT = "already said"
+    ALREADY_SENT = "already sent"
     WILL_RETRY = "refused, will be sent again"
-    UNKNOWN = "it is unknown whether it arrived"
+    UNKNOWN = "unknown whether it arrived"
     NO_RECIPIENT = "no recipient"
 
 
 class ChatSender:
-    """Messages to the chats that work came from: each once, over restarts and several watchdogs."""
+    """Messages to the chats that asked for the work: each once, over restarts and several watchdogs."""
 
     def __init__(self, jobs: JobQueue, calls: CallbackRunner, send_message: Callback | None) -> None:
         self._jobs = jobs
@@ -242,7 +242,7 @@ class EventRecorder:
         *,
         owed: bool = False,
     ) -> bool:
-        """Whether it is written, or there is no log. `owed`: it is written later if it cannot be now."""
+        """Whether it is written, or there is no log. `owed`: if it cannot be written now, it is stored for later: True, too."""
         at_wall = self._clock.now().wall
         event = critical_event(
             kind, session_id, project_key, reason, action, issue_url, details, at_wall=at_wall

@@ -13,7 +13,7 @@ from wakeful.storage.base import ActionOutcome
 from wakeful.watchdog.judging import JudgedAttempt
 from wakeful.watchdog.rules import QueueDecision
 
-CONTINUED_BY: Final = "the session that continued it"
+CONTINUED_BY: Final = "the session itself"
 NOTHING_LEFT: Final = DecisionOutcome(
     ActionOutcome.CONFIRMED, "its attempt has ended meanwhile: nothing was left to do"
 )

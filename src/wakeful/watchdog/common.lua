@@ -1,5 +1,5 @@
--- What every script of this folder begins with: popoto's records, and moving one to another status.
--- Redis undoes nothing of a script that fails half way, so every key is looked at before the first one is changed.
+-- The beginning of revive, fence, enqueue and withdraw: popoto's records, and moving one to another status.
+-- Redis undoes nothing of a script that fails half way, so every key is checked before the first one is changed.
 
 local PROJECT_FIRST = { AgentSession = true }
 local SORTED = { AgentSession = { 'started_at', 'last_activity' }, RedisJob = { 'created_at' } }
@@ -41,7 +41,7 @@ local function is_of(name, kind)
   return found == kind or found == 'none'
 end
 
--- The first key that is not what it should be, or nil.
+-- The first key with a value of another type than popoto writes, or nil.
 local function misfit(one, statuses)
   if not is_of(one.key, 'hash') then return one.key end
   for _, name in ipairs(sets_of(one)) do
@@ -69,7 +69,7 @@ local function any_of(one, statuses)
   return false
 end
 
--- RENAME takes the place of a record that a late writer left behind under the same name.
+-- RENAME replaces a record that a late writer left behind under the same name.
 local function move(one, status)
   local moved = one.stem .. status
   for _, name in ipairs(sets_of(one)) do
@@ -104,7 +104,7 @@ local function remove(one)
   redis.call('DEL', one.key)
 end
 
--- A pending job like this one: every field stays as it was, but for the four that make it the next one.
+-- A pending job like this one: with the same fields, except the four that make it the next one.
 local function repeated(one, job_id, created_at, score, context)
   local fresh = record('RedisJob:' .. job_id .. ':' .. one.project .. ':pending')
   local fields = redis.call('HGETALL', one.key)
@@ -129,7 +129,7 @@ local function repeated(one, job_id, created_at, score, context)
   end
 end
 
--- The job is there, its session too if it has a record, and nothing around them is strange.
+-- Nil if the job exists, its session too if it has a record, and no key around them is strange; else the answer.
 local function fenceable(session, job)
   if not job or not exists(job.key) then return 'gone' end
   if session and not exists(session.key) then return 'gone' end

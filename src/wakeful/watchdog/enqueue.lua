@@ -1,6 +1,6 @@
--- Make the next job of a revival that was fenced and went no further.
+-- Make the next job of a revival that was fenced and has none yet.
 -- KEYS: budget, the failed job
--- ARGV: the revival as it was, the revival as it is then, the next job's id, its created_at, its context, now
+-- ARGV: the revival before, the revival after, the next job's id, its created_at, its context, now
 local job = record(KEYS[2])
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 'gone' end
 if not job or not exists(job.key) then return 'gone' end

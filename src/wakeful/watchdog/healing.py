@@ -20,7 +20,7 @@ from wakeful.incidents.issue_tracker import FilingResult, IssueReport
 from wakeful.incidents.model import MemberStatus
 from wakeful.judging.user_effect_rules import apply_lessons
 from wakeful.judging.wording import quote
-from wakeful.watchdog.callbacks import CALL_SECONDS_MAX, CallbackOutcome, action_of
+from wakeful.watchdog.callbacks import CALL_SECONDS_MAX, CallbackOutcome, ChatSendResult, action_of
 from wakeful.watchdog.judging import JudgedAttempt
 from wakeful.watchdog.notifications import (
     CHECKPOINT_COMMAND,
@@ -50,8 +50,9 @@ from wakeful.watchdog.rules import (
 
 # Issue, stop, enqueue, message, event and alert, each within its deadline, the wait for the limiter, and some room.
 CLAIM_SECONDS: Final = 8 * CALL_SECONDS_MAX
-# These mark the running attempt failed. It is checked again before that, if the first check is older than this.
+# These mark the running attempt failed.
 FENCING_ACTIONS: Final = frozenset({QueueAction.REVIVE, QueueAction.GIVE_UP})
+# Before that it is checked again, if the first check is older than this.
 CONFIRMED_SECONDS_MAX: Final = 1.0
 
 # The result if no person acts.
@@ -127,11 +128,13 @@ class QueueHealer:
         fault_point("queue.filed")
         return filing
 
-    async def give_up(self, attempt: QueueAttempt, by: str) -> bool:
-        """End an attempt for a person. False: another watchdog has it, or it is gone."""
+    async def give_up(self, attempt: QueueAttempt, by: str) -> ChatSendResult | None:
+        """End an attempt for a person; returns what became of its message. None: it is gone, or another watchdog has it."""
         async with self._claim(attempt) as has_claim:
             case = await self._recheck(attempt, approved=True) if has_claim else None
-            return case is not None and await self._give_up(case, f"aborted by {by}", await self._file(case))
+            if case is None:
+                return None
+            return await self._give_up(case, f"aborted by {by}", await self._file(case))
 
     async def close_checkpoint(self, session_id: str) -> None:
         await self._callback_runner.call("the end of its checkpoint", self._callbacks.gone_on, session_id)
@@ -282,10 +285,10 @@ class QueueHealer:
 
     async def _give_up(
         self, case: JudgedAttempt, because: str, filing: FilingResult, together: int = 1
-    ) -> bool:
+    ) -> ChatSendResult | None:
         attempt = case.watched
         if await self._jobs.fence(attempt) is not FenceResult.DONE:
-            return False
+            return None
         fault_point("queue.given_up")
         await self._jobs.end_episode(_episode_name(attempt))
         await self.close_checkpoint(attempt.session.session_id)
@@ -298,7 +301,7 @@ class QueueHealer:
             await self._jobs.close_revival(attempt.work)
         self._limiter.record_result(gave_up=True)
         await self._notify_operator(case, MemberStatus.GIVEN_UP, outcome, OTHERWISE_STOPPED, filing, together)
-        return True
+        return sent
 
     async def _report_once(
         self, case: JudgedAttempt, choice: QueueDecision, filing: FilingResult | None, together: int
@@ -370,7 +373,7 @@ class QueueHealer:
                 QueueSessionAlert(session_id, project_key, status, body, together, codes, filing.url)
             )
         except WorldError as problem:
-            log.warning("watchdog: no alert could be sent about %s: %s", session_id, problem)
+            log.warning("watchdog: alert about %s not sent: %s", session_id, problem)
 
     async def _file(self, case: JudgedAttempt) -> FilingResult:
         session = case.watched.session

@@ -110,7 +110,7 @@ class QueueJudge:
         return readings
 
     async def last_logged_at(self, session_id: SessionId) -> float | None:
-        """When the log of a session was last written; None if that is unknown."""
+        """The time of the newest entry in the log of a session; None if that is unknown."""
         async with self._read_lock:
             others = self._open_logs.keys() - {session_id}
             # So that its log is read from the start, here and when it is judged later.

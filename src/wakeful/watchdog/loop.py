@@ -31,7 +31,7 @@ from wakeful.watchdog.verification import RevivalVerifier
 
 # Each waits for callbacks most of the time; more at once would only queue in Redis.
 HEALS_AT_ONCE_MAX: Final = 8
-# Reported records are remembered; above this number they are reported again.
+# Messages that are logged once; above this number all of them may be logged again.
 LOGGED_ONCE_MAX: Final = 10_000
 
 log = logging.getLogger("wakeful.watchdog")
@@ -111,7 +111,7 @@ class RedisWatch:
     async def run(self) -> None:
         """Watch until cancelled; then close the connection."""
         if self._settings.active_projects is None:
-            log.info("watchdog: no projects are configured, so message_unrouted is off")
+            log.info("watchdog: active_projects is not set, so message_unrouted is off")
         try:
             while True:
                 due_at = self._clock.now().awake + self._settings.interval_seconds
@@ -155,9 +155,8 @@ class RedisWatch:
     async def give_up(self, session_id: str, by: str, *, work: str | None = None) -> str | None:
         """End a held session because a person gave it up; returns the action, None if it is not active."""
         attempt = await self._running_attempt(session_id, work)
-        if attempt is None or not await self.healer.give_up(attempt, by):
-            return None
-        return "its job is marked as failed, and its chat was told"
+        sent = await self.healer.give_up(attempt, by) if attempt is not None else None
+        return None if sent is None else f"its job is marked as failed; the chat: {sent}"
 
     async def waits(self, session_id: str) -> str | None:
         """Why a running session waits, in words; empty if it does not wait, None if it does not run."""
@@ -261,6 +260,6 @@ class RedisWatch:
                 log.warning("watchdog: %s; it goes on looking", trouble)
                 await self._notifier.on_unreachable(self.jobs.address, trouble)
         except WorldError as problem:
-            log.warning("watchdog: no alert could be sent: %s", problem)
+            log.warning("watchdog: alert about the queue not sent: %s", problem)
         if trouble is None and before is not None:
             log.warning("watchdog: %s answers again, and all is checked", self.jobs.address)

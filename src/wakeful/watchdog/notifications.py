@@ -107,7 +107,7 @@ class CallbackNotifier:
         await self._send_alert(alert.body, _manual_command(alert))
 
     async def on_cycle(self, unresolved: Collection[str], healthy: Collection[str]) -> None:
-        """The cycle is over: a problem that the next one finds is reported again."""
+        """The cycle is over: the next one may report the same project again."""
         del unresolved, healthy
         self._reported_projects.clear()
 
@@ -124,7 +124,7 @@ class CallbackNotifier:
         """Only logged: the program's alerts may need the same Redis."""
 
     async def on_reachable(self, place: str) -> None:
-        """Only logged, too."""
+        """Only logged, for the same reason."""
 
     async def _send_alert(self, body: AlertBody, command: str = "") -> str:
         text = format_alert(replace(body, command=command))

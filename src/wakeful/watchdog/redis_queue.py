@@ -1,7 +1,7 @@
 """Implements the queue with the sessions and jobs that popoto keeps in Redis.
 
 Only this module reads the records, and only its Lua scripts change them; each script runs atomically.
-Wakeful's own keys all begin with `wakeful:`: budgets, claims, episodes, pending messages. A request that may
+Wakeful's own keys all begin with `wakeful:`: budgets, claims, episodes, pending messages and events. A request that may
 have been carried out is not repeated: when a revival's answer was lost, its key is read instead.
 `QueueIssueLedger` keeps the last issue of each project in the queue, shared by all its watchdogs.
 """
@@ -62,7 +62,7 @@ FENCE: Final = _script("fence.lua")
 ENQUEUE: Final = _script("enqueue.lua")
 WITHDRAW: Final = _script("withdraw.lua")
 ADVANCE: Final = (_HERE / "advance.lua").read_text("utf-8")
-RELEASE_CLAIM: Final = (_HERE / "yield.lua").read_text("utf-8")
+RELEASE_CLAIM: Final = (_HERE / "release_claim.lua").read_text("utf-8")
 
 # Redis takes whole seconds.
 _BUDGET_SECONDS: Final = int(BUDGET_SECONDS)

@@ -1,6 +1,6 @@
 -- Spend the budget, fence the old owner and make the next job: one step, or none.
 -- KEYS: budget, session or '', job, open revivals
--- ARGV: what spends the budget, for how many seconds, the work, now, the next job's id or '', its created_at, its context
+-- ARGV: the revival that spends the budget, for how many seconds, the work, now, the next job's id or '', its created_at, its context
 local session, job = record(KEYS[2]), record(KEYS[3])
 local problem = fenceable(session, job)
 if problem then return problem end

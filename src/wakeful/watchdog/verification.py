@@ -1,7 +1,7 @@
 """Verifies resumed tasks of a queue: the next job runs, ended, failed, or never starts.
 
-Each result is reported once. This module resumes no session itself. If the watchdog that resumed a task ended
-in between, this module completes the events and actions that are missing.
+Each result is reported once. This module begins no revival. If the watchdog that began one ended in between,
+this module completes the events and actions that are missing.
 """
 
 import logging
@@ -138,7 +138,7 @@ class RevivalVerifier:
         await self._jobs.advance(revival, replace(revival, stage=QueueRevivalStage.RUNNING))
 
     async def _withdraw(self, revival: QueueRevival) -> None:
-        words = "recovered: it went on by itself before anybody took its next job, which was withdrawn"
+        words = "recovered: it went on by itself before a worker took its next job, which was withdrawn"
         events = self._recorder.encode_revival_events(CriticalEventKind.SESSION_RECOVERED, revival, words)
         if await self._jobs.withdraw(revival, events):
             log.info("watchdog: %s: %s", revival.session_id, words)
@@ -207,4 +207,4 @@ class RevivalVerifier:
                 QueueSessionAlert(revival.session_id, revival.project_key, MemberStatus.GIVEN_UP, body)
             )
         except WorldError as problem:
-            log.warning("watchdog: no alert could be sent about %s: %s", revival.session_id, problem)
+            log.warning("watchdog: alert about %s not sent: %s", revival.session_id, problem)

@@ -1,7 +1,7 @@
 """Claims about healing: one revival, never a double effect, one alert for each incident. Virtual time."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from wakeful.control.ownership import NotManaged
 from wakeful.control.person_stops import STOP_SECONDS_MAX
 from wakeful.control.start import RunRequest
 from wakeful.core.ids import SessionId, agent_member_id
-from wakeful.core.managed_session import SESSION_VARIABLE
+from wakeful.core.managed_session import SESSION_VARIABLE, ManagedSession
 from wakeful.core.process import Process, ProcessState
 from wakeful.healing.closed_sessions import CONFIRM_SECONDS, FailedStopDetector, UserCloseDetector
 from wakeful.healing.healer import ApprovalRequired
@@ -261,6 +261,33 @@ async def test_a_failed_turn_of_a_living_agent_goes_on_by_a_word(clinic: Healing
     clinic.fail("a")
     await clinic.clock.run_for(10)
     assert [act.partition(" ")[0] for act in clinic.living.acts] == ["deliver"]
+
+
+@pytest.mark.parametrize("is_logged", [True, False])
+async def test_who_has_a_new_prompt_is_not_told_that_the_turn_before_failed(
+    clinic: HealingFixture, is_logged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The healer waited until a person's prompt was given: its own would be another turn, with another answer."""
+    await clinic.manage("a")
+    healers = clinic.living.deliver
+
+    async def deliver(
+        hosting: ManagedSession, prompt: str, environ: Mapping[str, str] | None = None
+    ) -> ActionResult:
+        if prompt != "mine":
+            return await healers(hosting, prompt, environ)
+        await clinic.clock.sleep(10)
+        if is_logged:
+            clinic.prompted("a", prompt)
+        return ActionResult(ActionOutcome.CONFIRMED, "sent")
+
+    monkeypatch.setattr(clinic.living, "deliver", deliver)
+    clinic.fail("a")
+    await clinic.clock.run_for(1)
+    asked = asyncio.create_task(clinic.hands.deliver("a", "mine"))
+    await clinic.clock.run_for(60)
+    assert (await asked).outcome is ActionOutcome.CONFIRMED
+    assert clinic.living.prompts == []
 
 
 async def test_many_turns_that_fail_for_one_reason_are_one_incident_and_one_alert() -> None:

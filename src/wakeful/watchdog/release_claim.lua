@@ -1,4 +1,4 @@
--- Give a claim back, if it is still its owner's.
+-- Release a claim, if it still has this token.
 -- KEYS: claim. ARGV: token
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0
