@@ -262,6 +262,14 @@ class SessionQueries:
         self._registry.check_reachability(session)
         return session
 
+    def _known(self, session_id: SessionId) -> TrackedSession:
+        """The session with this whole id, also where orders take its id for the name of another one."""
+        if (session := self._registry.sessions.get(session_id)) is None or not session.is_log_read:
+            self._registry.unfold(session_id, True)
+        session = self._registry.sessions[session_id]
+        self._registry.check_reachability(session)
+        return session
+
     def resolve(self, text: str) -> SessionId:
         """The id of a session. Raises SessionNotFound, AmbiguousSession, BadSessionId."""
         return self._registry.resolve(text)
@@ -278,7 +286,7 @@ class SessionQueries:
         matches = match_sessions(name, [_names_of(each) for each in shown])
         if matches.match in {MatchKind.PART, MatchKind.NONE}:
             matches = self._find_folded(name) or matches
-        bodies = [self._find(each).body() for each in matches.ids[:MATCHES_MAX]]
+        bodies = [self._known(each).body() for each in matches.ids[:MATCHES_MAX]]
         head = b'{"match":"%b","total":%d,"sessions":[' % (matches.match.encode(), len(matches.ids))
         return QueryResult(_join_bodies(head, bodies, b"]}"))
 
