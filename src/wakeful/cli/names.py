@@ -15,7 +15,7 @@ from wakeful.cli.read import DaemonReader
 from wakeful.client.client import decode_body, own_daemon
 from wakeful.client.errors import DaemonAway, DaemonRefused, RequestRefused
 from wakeful.core.errors import AmbiguousSession, BadSessionId, OperatorError, SessionNotFound, WakefulError
-from wakeful.core.ids import SESSION_ID_CHARS_MAX, SessionId, parse_session_id
+from wakeful.core.ids import SESSION_ID_CHARS_MAX, SessionId, is_clients_id, is_uuid, parse_session_id
 from wakeful.judging.available_actions import ActionName
 from wakeful.judging.session_record import SessionRecord
 from wakeful.views.records import SessionMatchList
@@ -59,8 +59,12 @@ class NothingChosen(OperatorError):
 def with_session(text: str, command: Callable[[SessionId], int], *, acting: bool) -> int:
     """Run `command` with the session that `text` names; its exit code.
 
-    The daemon takes ids, their beginnings and names itself, so only other texts cost a further request.
+    The daemon takes whole ids itself. Any other text is looked up: several sessions may be called so.
     """
+    if not is_clients_id(text) and not is_uuid(text):
+        found = _look_up(text, acting=acting)
+        if found is not None:
+            return command(found)
     try:
         return command(parse_session_id(text))
     except (BadSessionId, SessionNotFound, AmbiguousSession, RequestRefused) as error:

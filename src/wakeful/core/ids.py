@@ -58,9 +58,14 @@ def parse_session_id(text: str) -> SessionId:
 def parse_log_name(text: str) -> SessionId:
     """The id of a log that any program may write. Raises BadSessionId, also for the id of a client's session."""
     session_id = parse_session_id(text)
-    if _CLIENTS_ID.match(session_id) is not None:
+    if is_clients_id(session_id):
         raise BadSessionId(shown=text[:SHOWN_CHARS_MAX])
     return session_id
+
+
+def is_clients_id(session_id: str) -> bool:
+    """Whether this is the id of a client's session, which no other log can take."""
+    return _CLIENTS_ID.match(session_id) is not None
 
 
 def is_uuid(text: str) -> bool:

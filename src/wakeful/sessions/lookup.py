@@ -1,14 +1,16 @@
 """Finds sessions by what people call them. Pure.
 
-The first rule that fits decides: the whole id, the short name that lists show, the name of a run or agent, the
-tmux session, the start of the conversation id, the project, then any part of these. Several that fit are all returned.
+The first of these that fits decides: the whole id of a client's session; the short name that lists show, and the id of
+another log; the name of a run or agent; the tmux session, the start of the conversation id, and the project; then any
+part of these. Several that fit are all returned: agents choose projects, tmux sessions and the ids of logs, and none
+of them can stand for a session that is called so by another rule beside it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from wakeful.core.ids import PROVIDER_PREFIXES, SessionId
+from wakeful.core.ids import PROVIDER_PREFIXES, SessionId, is_clients_id
 
 # Fewer characters of an id fit by chance.
 PREFIX_CHARS_MIN: Final = 4
@@ -47,11 +49,13 @@ class SessionMatches(NamedTuple):
 
 def match_sessions(text: str, sessions: Sequence[SessionNames]) -> SessionMatches:
     """The sessions that `text` stands for."""
-    for kind, fits_text in _RULES:
-        fits = [each for each in sessions if fits_text(each, text)]
+    for rules in _RULES:
+        fits = {kind: [each for each in sessions if fits_text(each, text)] for kind, fits_text in rules}
+        fits = {kind: _only_living(kind, found) for kind, found in fits.items() if found}
         if fits:
-            chosen = sorted(_only_living(kind, fits), key=lambda each: (not each.alive, each.id))
-            return SessionMatches(kind, tuple(each.id for each in chosen))
+            chosen = {each.id: each for found in fits.values() for each in found}.values()
+            ordered = sorted(chosen, key=lambda each: (not each.alive, each.id))
+            return SessionMatches(next(iter(fits)), tuple(each.id for each in ordered))
     return SessionMatches(MatchKind.NONE, ())
 
 
@@ -62,8 +66,12 @@ def _only_living(kind: MatchKind, fits: list[SessionNames]) -> list[SessionNames
     return [each for each in fits if each.alive] or fits
 
 
+def _is_clients_id(each: SessionNames, text: str) -> bool:
+    return is_clients_id(each.id) and text in {each.id, each.id.removeprefix(_provider_prefix(each.id))}
+
+
 def _is_id(each: SessionNames, text: str) -> bool:
-    return each.id == text or each.id.removeprefix(_provider_prefix(each.id)) == text
+    return each.id == text
 
 
 def _is_short_name(each: SessionNames, text: str) -> bool:
@@ -105,14 +113,14 @@ def _provider_prefix(session_id: str) -> str:
     return next((each for each in PROVIDER_PREFIXES if session_id.startswith(each)), "")
 
 
-_RULES: Final[tuple[tuple[MatchKind, Callable[[SessionNames, str], bool]], ...]] = (
-    (MatchKind.ID, _is_id),
+_Rules = tuple[tuple[MatchKind, Callable[[SessionNames, str], bool]], ...]
+
+_RULES: Final[tuple[_Rules, ...]] = (
+    ((MatchKind.ID, _is_clients_id),),
     # What lists show stands for the session that they show so.
-    (MatchKind.NAME, _is_short_name),
-    (MatchKind.NAME, _is_name),
-    (MatchKind.TMUX, _is_tmux),
-    (MatchKind.PREFIX, _starts_id),
-    (MatchKind.PROJECT, _is_project),
-    (MatchKind.PREFIX, _starts_short_id),
-    (MatchKind.PART, _has_part),
+    ((MatchKind.ID, _is_id), (MatchKind.NAME, _is_short_name)),
+    ((MatchKind.NAME, _is_name),),
+    ((MatchKind.TMUX, _is_tmux), (MatchKind.PREFIX, _starts_id), (MatchKind.PROJECT, _is_project)),
+    ((MatchKind.PREFIX, _starts_short_id),),
+    ((MatchKind.PART, _has_part),),
 )

@@ -167,7 +167,7 @@ class SessionRegistry:
         self._reachability.check(session)
 
     def find(self, text: str) -> TrackedSession:
-        """The session with this id, bare conversation id, name, or unique prefix of an id; judged."""
+        """The session with this id, bare conversation id, name, short name, or unique prefix of an id; judged."""
         session_id = self.resolve(text)
         session = self.sessions.get(session_id)
         if session is None or session.record is None or not session.is_log_read:
@@ -177,7 +177,8 @@ class SessionRegistry:
     def resolve(self, text: str) -> SessionId:
         """The full id that `text` means. Raises BadSessionId, SessionNotFound or AmbiguousSession.
 
-        A client's conversation, and a name that a person gave, come before a log of the same name.
+        A client's conversation, and a name that a person gave, come before a log of the same name; a short name
+        before the start of an id. The start of an id that is also the name of a project stands for both.
         """
         wanted = parse_session_id(text)
         known = [each for each in (SessionId(start + wanted) for start in _ID_STARTS) if self.is_known(each)]
@@ -186,7 +187,10 @@ class SessionRegistry:
             return clients[0]
         if wanted in known:
             return self._prefer_client(wanted)
-        fits = self._find_by_name(wanted) or self._fits(wanted)
+        names = self._known.short_names
+        shown = names.shown_as(wanted)
+        fits = self._find_by_name(wanted) or ([shown] if shown is not None else [])
+        fits = fits or [*dict.fromkeys((*self._fits(wanted), *names.called(wanted)))]
         if not fits:
             raise SessionNotFound(shown=text)
         if len(fits) > 1:

@@ -266,6 +266,14 @@ class SessionQueries:
         self._registry.check_reachability(session)
         return session
 
+    def _known(self, session_id: SessionId) -> TrackedSession:
+        """The session with this whole id, also where orders take its id for the name of another one."""
+        if (session := self._registry.sessions.get(session_id)) is None or not session.is_log_read:
+            self._registry.unfold(session_id, True)
+        session = self._registry.sessions[session_id]
+        self._registry.check_reachability(session)
+        return session
+
     def resolve(self, text: str) -> SessionId:
         """The id of a session. Raises SessionNotFound, AmbiguousSession, BadSessionId."""
         return self._registry.resolve(text)
@@ -283,7 +291,7 @@ class SessionQueries:
         if matches.match in {MatchKind.PART, MatchKind.NONE}:
             folded = self._find_folded(name)
             matches = matches if matches.match is folded.match else folded
-        bodies = [self._find(each).body() for each in matches.ids[:MATCHES_MAX]]
+        bodies = [self._known(each).body() for each in matches.ids[:MATCHES_MAX]]
         head = b'{"match":"%b","total":%d,"sessions":[' % (matches.match.encode(), len(matches.ids))
         return QueryResult(_join_bodies(head, bodies, b"]}"))
 

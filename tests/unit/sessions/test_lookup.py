@@ -73,6 +73,21 @@ def test_a_name_is_found_before_a_project_of_the_same_name() -> None:
     assert match_sessions("shop", [named("a"), named("b", name="shop", project="x")]).ids == ("b",)
 
 
+def test_no_name_that_an_agent_chose_hides_another_session() -> None:
+    """Neither the id of a log, nor a tmux session, nor an id that begins so: all of them are returned."""
+    honest = named(f"claude-{A}", short_name="shop")
+    log = named("shop", short_name="events:shop", project="x")
+    assert set(match_sessions("shop", [honest, log]).ids) == {honest.id, "shop"}
+    two = [named(f"claude-{A}", project="feed"), named("b", project="feed")]
+    others = [named("claude-feedface-0000-4000-8000-00000000000a"), named("c", tmux="feed")]
+    assert set(match_sessions("feed", [*two, *others]).ids) == {each.id for each in (*two, *others)}
+
+
+def test_no_log_is_called_by_the_whole_id_of_a_client() -> None:
+    log = named(A, project="x")
+    assert match_sessions(A, [log, named(f"claude-{A}")]) == (MatchKind.ID, (f"claude-{A}",))
+
+
 def test_nothing_fits() -> None:
     assert match_sessions("nowhere", KNOWN) == (MatchKind.NONE, ())
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from support.supervisor_claims import record
 from support.supervisor_fixture import SupervisorFixture
 from wakeful.core.decoding import decode_json
+from wakeful.core.errors import AmbiguousSession
 from wakeful.core.ids import SessionId
 from wakeful.judging.findings import State
 from wakeful.judging.session_record import SessionRecord
@@ -111,12 +112,54 @@ def test_a_short_name_can_be_typed(any_record: SessionRecord) -> None:
     assert shown == ["my-shop", "home-u-shop", C]
 
 
+IMITATION = "claude-77770000-0000-4000-8000-00000000000e"
+
+
+def test_no_project_looks_like_the_short_name_of_another_session(any_record: SessionRecord) -> None:
+    """An agent makes a folder of that name and works there: a person's order would reach it."""
+    honest = called(any_record, A), called(any_record, C)
+    assert names_of(*honest, called(any_record, IMITATION, project="shop-3f2a")) == [
+        A,
+        "shop-9999",
+        IMITATION,
+    ]
+    # Not even as long as a whole id, and the other one lives no more.
+    assert names_of(called(any_record, A, ended_at="x"), called(any_record, IMITATION, project=A)) == [
+        "shop",
+        IMITATION,
+    ]
+
+
+def test_a_name_that_a_person_gave_is_taken_by_no_session_that_lives(any_record: SessionRecord) -> None:
+    """`wakeful resume docs2` means the run that ended."""
+    run = called(any_record, A, name="docs2", ended_at="2026-11-19T10:00:00.000Z")
+    assert names_of(run, called(any_record, C, project="docs2")) == ["docs2", "docs2-9999"]
+    both = run, called(any_record, C, project="x", name="shop")
+    assert names_of(*both, called(any_record, B, project="docs2-3f2a"))[:2] == ["docs2", "shop"]
+
+
+def test_a_log_that_any_program_may_write_takes_no_name_of_a_clients_session(
+    any_record: SessionRecord,
+) -> None:
+    ended = called(any_record, A, ended_at="2026-11-19T10:00:00.000Z")
+    assert names_of(ended, called(any_record, "nightly-1")) == ["shop", "nightly-1"]
+    log = replace(called(any_record, "shop", project="x"), provider="events")
+    other = called(any_record, "x1", project="x")
+    assert names_of(called(any_record, A), log, other) == ["shop", "events:shop", "x1"]
+
+
 _RECORDS = st.lists(
     st.tuples(
-        # Few different beginnings, so that many collide.
-        st.integers(0, 7).map(lambda each: f"claude-{UUID(int=(each * 0x1111 << 112) + (each % 3))}"),
-        st.sampled_from(("shop", "docs")),
-        st.sampled_from((None, None, "shop", "fox")),
+        # Few different beginnings, so that many collide; logs that any program may write.
+        st.one_of(
+            st.integers(0, 7).map(lambda each: f"claude-{UUID(int=(each * 0x1111 << 112) + (each % 3))}"),
+            st.sampled_from(("shop", "docs", "shop-1111", "docs-shop", "claude-x")),
+        ),
+        # Some look like the name or the id of another session.
+        st.sampled_from(
+            ("shop", "docs", "shop-1111", "shop-0000", f"claude-{UUID(int=0)}", str(UUID(int=0)))
+        ),
+        st.sampled_from((None, None, "shop", "fox", "shop-1111")),
         st.sampled_from((None, "2026-11-19T10:00:00.000Z", "2026-11-19T11:00:00.000Z")),
         st.booleans(),
     ),
@@ -159,6 +202,18 @@ def test_a_second_session_of_a_project_renames_the_first(
     assert [record(house, each).short_name for each in (BARE_A, BARE_C)] == ["shop-3f2a", "shop-9999"]
     told = {each.session_id: decode_json(each.record, SessionRecord).short_name for each in published}
     assert told == {A: "shop-3f2a", C: "shop-9999"}
+
+
+def test_the_start_of_an_id_is_no_name_of_another_session(house: SupervisorFixture) -> None:
+    """Of 256 sessions one begins with `fe`: an order to the project of that name reached it."""
+    feed = "feed0000-0000-4000-8000-00000000000a"
+    for conversation, project in ((BARE_A, "fe"), (feed, "shop")):
+        house.start(conversation, project=project)
+    assert house.registry.resolve("fe") == A
+    assert house.registry.resolve("fee") == f"claude-{feed}"
+    house.start(BARE_C, project="fe")
+    with pytest.raises(AmbiguousSession):
+        house.registry.resolve("fe")
 
 
 def test_a_forgotten_session_gives_its_name_back(house: SupervisorFixture) -> None:
