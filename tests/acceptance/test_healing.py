@@ -89,12 +89,19 @@ def test_killed_in_a_tool_it_comes_back_by_itself(
 
 @pytest.mark.parametrize(
     ("place", "fault"),
-    [("--headless", "heal.stopped:1"), ("--detach", "heal.stopped:1"), ("--detach", "typing.begun:2")],
+    [
+        ("--headless", "heal.stopped:1"),
+        ("--detach", "heal.stopped:1"),
+        ("--headless", "stop.interrupted:1"),
+        ("--detach", "stop.interrupted:1"),
+        ("--detach", "typing.begun:2"),
+    ],
 )
 def test_a_daemon_that_is_killed_in_a_revival_loses_no_work(
     healed: Operator, claude: ClaudeHome, place: str, fault: str
 ) -> None:
-    """The old client wrote its interruption into the log, the new one has no brief yet: the next daemon sends it, once."""
+    """The old client wrote its interruption into the log, and may have outlived that; the new one has no brief yet: the
+    next daemon sends it, once."""
     daemon = healed.daemon
     daemon.end()
     daemon.environ["WAKEFUL_FAULTS"] = f"{fault}:kill"

@@ -168,10 +168,10 @@ class Reviver:
         last_at = session.activity.last_at
         has_events_since = last_at is not None and last_at.wall >= revival.began_at
         is_living = bool(session.presence.living_processes)
-        if _was_cut_short(session, revival) and (not is_living or revival.step is HealingStep.INTERRUPT):
-            # Its only event since is that this resume ended its turn.
-            has_events_since = False
         has_new_process = managed is not None and managed.epoch > revival.epoch and is_living
+        if _was_cut_short(session, revival) and not has_new_process:
+            # Its only event since is that this resume ended its turn; its process may have outlived that.
+            has_events_since = False
         # A new conversation is found by the id of its resume, so a second start is safe.
         if revival.step is HealingStep.FRESH or (not has_events_since and not has_new_process):
             await self.limiter.acquire()

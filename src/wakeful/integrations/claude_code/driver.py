@@ -24,6 +24,7 @@ from wakeful.control.driver import (
     ignore_start,
 )
 from wakeful.core.clock import Clock
+from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import ConversationId, is_uuid, parse_session_id
 from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process, ProcessState
@@ -238,6 +239,7 @@ class ClaudeDriver:
         # After an interrupt the client ends its tools itself and records the interruption.
         if self._unreachable(managed) is None:
             await self.interrupt(managed)
+            fault_point("stop.interrupted")
         return await stop_managed_process(managed, self._folder(managed), TOOL_VARIABLE)
 
     async def questions(self, managed: ManagedSession) -> tuple[PermissionQuestion, ...]:

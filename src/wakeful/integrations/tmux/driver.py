@@ -376,6 +376,7 @@ class TmuxDriver:
             # An interrupted agent ends its own tools. One that cannot be interrupted is ended anyway.
             with suppress(TmuxFailed):
                 await self.interrupt(managed)
+            fault_point("stop.interrupted")
         result = await terminate_program(managed.process, program_in_pane(managed, self._socket))
         close_problem = await close_session(managed, self._deadline_seconds)
         return stop_result(result, await sweep_tools(managed), close_problem)
