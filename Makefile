@@ -6,10 +6,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: run test check bench accuracy effects crash redteam docs picture hashes sbom clean
+.PHONY: run extras test check bench accuracy effects crash redteam docs picture hashes sbom clean
 
 run: $(VENV)/run.stamp
+	@command -v wakeful >/dev/null || echo "to have \`wakeful\` on your PATH: ln -s $(abspath $(BIN)/wakeful) ~/.local/bin/ (or: uv tool install .)"
 	@exec $(BIN)/wakeful up
+
+# What alerts, the chat gateway, containers, Redis and the MCP server need beside it.
+extras: $(VENV)/extras.stamp
 
 # Two at a time, a file of tests each; what minds the clock runs alone afterwards.
 test: $(VENV)/test.stamp
@@ -44,6 +48,7 @@ redteam: $(VENV)/test.stamp
 
 docs: $(VENV)/test.stamp
 	$(BIN)/python -m bench.reference
+	$(BIN)/python -m bench.plugin
 
 # The moving picture of the README, recorded from `wakeful demo` in a terminal.
 picture: $(VENV)/test.stamp
@@ -61,17 +66,25 @@ clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 
 $(VENV)/bin/python:
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Wakeful needs Python 3.11 or newer")'
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Wakeful needs Python 3.11 or newer")'
+	@echo "1/3 creating a virtualenv in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
 
-# Every file is checked against a hash. Without build isolation, for that would fetch the builder unchecked.
+# Every file is checked against a hash. Without build isolation, for that would fetch the builder unchecked. The files
+# name every package that is needed, and Python compiles what is used: --no-deps and --no-compile take half the time.
 $(VENV)/run.stamp: $(VENV)/bin/python pyproject.toml requirements/build.txt requirements/run.txt
-	@echo "installing Wakeful into $(VENV)"
-	$(PIP) install --require-hashes -r requirements/build.txt -r requirements/run.txt
-	$(PIP) install --no-deps --no-build-isolation --editable .
+	@echo "2/3 installing $$(cat requirements/build.txt requirements/run.txt | grep -c ==) packages, each checked against its hash"
+	@$(PIP) install --no-deps --no-compile --require-hashes -r requirements/build.txt -r requirements/run.txt
+	@echo "3/3 installing Wakeful from this folder"
+	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/test.stamp: $(VENV)/run.stamp requirements/test.txt
+$(VENV)/extras.stamp: $(VENV)/run.stamp requirements/extras.txt
+	@echo "installing the extras: $$(grep -c == requirements/extras.txt) packages"
+	@$(PIP) install --no-deps --no-compile --require-hashes -r requirements/extras.txt
+	@touch $@
+
+$(VENV)/test.stamp: $(VENV)/extras.stamp requirements/test.txt
 	@echo "installing what the tests need"
-	$(PIP) install --require-hashes -r requirements/test.txt
+	@$(PIP) install --require-hashes -r requirements/test.txt
 	@touch $@

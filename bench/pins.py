@@ -21,7 +21,8 @@ from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel
 
 ROOT: Final = Path(__file__).parents[1]
 FOLDER: Final = ROOT / "requirements"
-FILES: Final = ("build.txt", "run.txt", "test.txt")
+RUN_FILES: Final = ("run.txt", "extras.txt")
+FILES: Final = ("build.txt", *RUN_FILES, "test.txt")
 # The interpreters and machines that a hash is written for; patch versions at which a dependency's condition changes.
 PYTHONS: Final = ("3.11.0", "3.11.4", "3.12.0", "3.13.0", "3.14.0")
 MACHINES: Final = ("x86_64", "aarch64")
@@ -71,8 +72,19 @@ def needed_directly() -> set[str]:
 
 def _asked() -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"].values()
+    # `all` names the other extras.
+    extras = [more for name, more in project["optional-dependencies"].items() if name != "all"]
     return [*project["dependencies"], *(each for more in extras for each in more)]
+
+
+def needed_by_base() -> set[str]:
+    """Everything that Wakeful needs without extras."""
+    return set(closure(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]))
+
+
+def run_pins() -> list[Pin]:
+    """The pins of everything that Wakeful with its extras runs with, by name."""
+    return sorted((pin for file in RUN_FILES for pin in pins_of(file)), key=lambda pin: pin.key)
 
 
 def closure(asked: Iterable[str]) -> dict[str, set[str]]:
@@ -194,10 +206,11 @@ def renewed(file: str, index: str) -> str:
 
 def problems() -> Iterator[str]:
     """What is wrong with the files; nothing of this asks an index."""
-    run = {pin.key for pin in pins_of("run.txt")}
-    found = set(needed())
-    yield from (f"run.txt: {name} is missing" for name in sorted(found - run))
-    yield from (f"run.txt: nothing that runs needs {name}" for name in sorted(run - found))
+    base = needed_by_base()
+    for file, found in (("run.txt", base), ("extras.txt", set(needed()) - base)):
+        pinned = {pin.key for pin in pins_of(file)}
+        yield from (f"{file}: {name} is missing" for name in sorted(found - pinned))
+        yield from (f"{file}: nothing of it needs {name}" for name in sorted(pinned - found))
     for file in FILES:
         hashes = hashes_of(file)
         yield from (f"{file}: {pin.name} has no hash" for pin in pins_of(file) if not hashes[pin.key])

@@ -1,4 +1,4 @@
-"""What Wakeful runs with: an SBOM (CycloneDX 1.6, JSON) and NOTICE, both from requirements/run.txt and what is installed.
+"""What Wakeful runs with: an SBOM (CycloneDX 1.6, JSON) and NOTICE, both from requirements/ and what is installed.
 
 `make sbom` writes both. Neither holds a date, so that the same requirements give the same files.
 """
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from packaging.utils import canonicalize_name
 
-from bench.pins import Pin, hashes_of, needed, needed_directly, pins_of
+from bench.pins import RUN_FILES, Pin, hashes_of, needed, needed_directly, run_pins
 from wakeful import __version__
 
 # Names that packages use for a licence instead of its SPDX identifier.
@@ -30,7 +30,7 @@ The packages below are installed beside it and used unchanged, each under its ow
 Wakeful. Those under the LGPL and the MPL can be replaced by another version of the same package, as every package here:
 {weak}
 
-This file is made by `make sbom` from requirements/run.txt.
+This file is made by `make sbom` from requirements/run.txt and requirements/extras.txt.
 
 """
 
@@ -58,14 +58,15 @@ def licence_of(name: str) -> str:
 
 def notice() -> str:
     """Every package with its version and its licence; those first that ask for more than their name."""
-    rows = [(pin, licence_of(pin.name)) for pin in pins_of("run.txt")]
+    rows = [(pin, licence_of(pin.name)) for pin in run_pins()]
     weak = [f"{pin.name} ({licence})" for pin, licence in rows if licence.startswith(("LGPL", "MPL"))]
     lines = [f"{pin.name} {pin.version}: {licence}" for pin, licence in rows]
     return _HEAD.format(weak=", ".join(weak) + ".") + "\n".join(lines) + "\n"
 
 
 def sbom() -> dict[str, Any]:
-    pins, hashes, below = pins_of("run.txt"), hashes_of("run.txt"), needed()
+    pins, below = run_pins(), needed()
+    hashes = {name: each for file in RUN_FILES for name, each in hashes_of(file).items()}
     own = {
         "type": "application",
         "bom-ref": "wakeful",
@@ -114,7 +115,7 @@ def main() -> None:
     asked.write.parent.mkdir(parents=True, exist_ok=True)
     asked.write.write_text(json.dumps(sbom(), indent=1) + "\n")
     asked.notice.write_text(notice())
-    print(f"{asked.write}: {len(pins_of('run.txt'))} packages; {asked.notice}")
+    print(f"{asked.write}: {len(run_pins())} packages; {asked.notice}")
 
 
 if __name__ == "__main__":

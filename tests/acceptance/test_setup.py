@@ -12,7 +12,8 @@ import pytest
 from support.daemon_process import RunningDaemon
 
 SYSTEMCTL = '#!/bin/sh\necho "$*" >>"$HOME/asked"\ncase "$*" in *is-active*) exit 3;; esac\n'
-BASHRC = "# mine\nalias ll='ls -l'\n"
+# Not UTF-8, and without a line end.
+BASHRC = b"# mine \xff\nalias ll='ls -l'"
 SETTINGS = '{\n  "model": "opus"\n}\n'
 CONFIG = "# mine\n[heal]\nsteer_seconds = 60\n"
 TOKEN = "123456789:AAHplantedplantedplantedplantedplanted"
@@ -28,7 +29,7 @@ def newcomer(daemon: RunningDaemon) -> Iterator[RunningDaemon]:
         (tools / name).chmod(0o755)
     (daemon.home / ".claude").mkdir()
     (daemon.home / ".claude/settings.json").write_text(SETTINGS)
-    (daemon.home / ".bashrc").write_text(BASHRC)
+    (daemon.home / ".bashrc").write_bytes(BASHRC)
     (daemon.home / ".config/wakeful").mkdir(parents=True)
     (daemon.home / ".config/wakeful/wakeful.toml").write_text(CONFIG)
     (daemon.home / ".config/wakeful/wakeful.toml").chmod(0o600)
@@ -129,7 +130,7 @@ def test_what_was_changed_since_stays(newcomer: RunningDaemon) -> None:
         file.write("# later\n")
     assert newcomer.run("setup", "--undo", "--yes").exit_code == 0
     assert (newcomer.home / ".claude/settings.json").read_bytes() == installed
-    assert (newcomer.home / ".bashrc").read_text() == BASHRC + "# later\n"
+    assert (newcomer.home / ".bashrc").read_bytes() == BASHRC + b"\n# later\n"
 
 
 def test_one_step_at_a_time_and_one_that_cannot_be_done(newcomer: RunningDaemon) -> None:
@@ -137,10 +138,41 @@ def test_one_step_at_a_time_and_one_that_cannot_be_done(newcomer: RunningDaemon)
     assert newcomer.run("setup", "completion", "--yes").exit_code == 0
     assert list(json.loads((newcomer.home / "state/setup.json").read_text())["steps"]) == ["completion"]
     assert newcomer.run("setup", "completion", "--undo", "--yes").exit_code == 0
-    assert (newcomer.home / ".bashrc").read_text() == BASHRC
+    assert (newcomer.home / ".bashrc").read_bytes() == BASHRC
     (newcomer.home / ".bashrc").rename(newcomer.home / "kept")
     (newcomer.home / ".bashrc").symlink_to("kept")
     done = newcomer.run("setup", "--yes")
     assert (done.exit_code, "it is a symbolic link" in done.err) == (1, True)
-    assert (newcomer.home / "kept").read_text() == BASHRC
+    assert (newcomer.home / "kept").read_bytes() == BASHRC
     assert b"# wakeful hook" in (newcomer.home / ".claude/settings.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", '{"steps": {"completion": {}, "alerts": {"keys": 5}, "hooks emacs": {}, "later": {}}}']
+)
+def test_a_damaged_record_undoes_nothing(newcomer: RunningDaemon, text: str) -> None:
+    """It is named, without a traceback, and no file is changed."""
+    before = files(newcomer)
+    (newcomer.home / "state").mkdir(mode=0o700)
+    (newcomer.home / "state/setup.json").write_text(text)
+    done = newcomer.run("setup", "--undo", "--yes")
+    assert (done.exit_code in (0, 1), "setup.json" in done.err, "bug" in done.err) == (True, True, False), (
+        done.err
+    )
+    assert files(newcomer) == before
+
+
+def test_mcp_is_added_by_the_clients_own_command(newcomer: RunningDaemon) -> None:
+    """Shown, run once, and taken back; a client that refuses is a failed step."""
+    tool = newcomer.home / "tools/claude"
+    assert newcomer.run("setup", "mcp", "--yes").exit_code == 1
+    tool.write_text(
+        '#!/bin/sh\necho "$*" >>"$HOME/state/claude-asked"\nf="$HOME/state/server"\n'
+        'case "$2" in get) test -e $f;; add) touch $f;; remove) rm $f;; esac\n'
+    )
+    done = newcomer.run("setup", "mcp", "--yes")
+    assert (done.exit_code, "$ claude mcp add --scope user wakeful -- " in done.out) == (0, True), done.err
+    assert "has a server named wakeful" in newcomer.run("setup", "mcp", "--yes").out
+    assert newcomer.run("setup", "mcp", "--undo", "--yes").exit_code == 0
+    asked = (newcomer.home / "state/claude-asked").read_text().splitlines()
+    assert [line.split()[1] for line in asked if line.split()[1] != "get"] == ["add", "remove"]

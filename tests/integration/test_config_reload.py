@@ -153,3 +153,26 @@ def test_a_working_directory_s_file_counts_again_when_it_is_trusted(
     wait_for(lambda: "applied: heal.steer_seconds" in daemon.said() or None, "trust")
     assert record(daemon)["config_notes"] == []
     assert not file.exists()
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder", "loop", "giant"])
+def test_what_is_no_file_of_sensible_size_changes_nothing(
+    daemon: RunningDaemon, file: Path, kind: str
+) -> None:
+    """It is refused at once, and the daemon answers as before."""
+    write(file, "[heal]\nsteer_seconds = 60\n")
+    daemon.up()
+    aside = file.with_name("aside")
+    if kind == "fifo":
+        os.mkfifo(aside)
+    elif kind == "folder":
+        aside.mkdir()
+    elif kind == "loop":
+        aside.symlink_to(file)
+    else:
+        aside.write_bytes(b"#" * 2_000_000)
+    file.unlink()
+    aside.rename(file)
+    wait_for(lambda: record(daemon)["config_notes"] or None, "the problem")
+    assert "stays in effect" in record(daemon)["config_notes"][0]
+    assert "steer_seconds" not in daemon.said()

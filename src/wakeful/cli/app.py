@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -205,8 +204,7 @@ def root(context: click.Context) -> int:
 
 
 def _default_command() -> str:
-    """`top` needs a terminal and its library."""
-    return "top" if is_terminal() and find_spec("textual") is not None else "ls"
+    return "top" if is_terminal() else "ls"
 
 
 def run() -> int:

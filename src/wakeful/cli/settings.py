@@ -80,6 +80,10 @@ def _has_working_directory_config() -> bool:
 def reload_settings(given: str | None, read: Collection[str]) -> LoadedConfig:
     """The same for a daemon that has read these files. Raises ConfigError, also if one is not trusted any more."""
 
+    path = config_path(os.environ, given)
+    if path is not None and os.path.islink(path) and not Path(path).exists():  # noqa: PTH114 - a string
+        raise ConfigError(problems=f"{plain(path)}: a link to nothing")
+
     def trusted_as_before() -> Document | None:
         document = working_directory_config()
         if document is None or is_trusted(document, StatePaths.from_environ(os.environ)):

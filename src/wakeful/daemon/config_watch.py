@@ -89,9 +89,10 @@ class ConfigWatch:
 
     def on_changes(self, changes: FileChanges) -> None:
         touched = changes.changed | changes.gone | changes.folders
+        # A folder above a file may appear or vanish with it.
+        above = changes.folders | changes.gone
         if changes.rescan or any(
-            path in touched or any(path.startswith(f"{folder}/") for folder in changes.folders)
-            for path in self._watched
+            path in touched or any(path.startswith(f"{each}/") for each in above) for path in self._watched
         ):
             self._changed.set()
 
@@ -110,7 +111,7 @@ class ConfigWatch:
         """Read the files now, and apply what can be applied."""
         try:
             loaded = await asyncio.to_thread(self._source.load)
-        except (ConfigError, TrustDamaged) as error:
+        except (ConfigError, TrustDamaged, OSError) as error:
             self._on_problem(plain(redact("; ".join(str(error).splitlines()))))
             return
         if self._problem is not None:

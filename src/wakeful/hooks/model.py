@@ -64,6 +64,17 @@ def command_for(spool: str) -> str:
     return f"cd {shlex.quote(spool)} 2>/dev/null && umask 077 && {write}; exit 0 {MARK}"
 
 
+def plugin_command() -> str:
+    """The same for the plugin of Claude Code, whose file is one for all users: the shell finds the spool.
+
+    It is silent where the settings have Wakeful's own hooks, so that nothing is reported twice.
+    """
+    state = "${WAKEFUL_HOME:-${XDG_STATE_HOME:-$HOME/.local/state}/wakeful}"
+    settings = '"${CLAUDE_CONFIG_DIR:-$HOME/.claude}/settings.json"'
+    write = f"command exec 2>/dev/null >$(($$%{SLOTS})) && LC_ALL=C exec head -c {REPORT_BYTES_MAX}"
+    return f'! grep -qs "{MARK}" {settings} && cd "{state}/spool" 2>/dev/null && umask 077 && {write}; exit 0 {MARK}'
+
+
 def snippet(client: str, command: str) -> str:
     """The hooks as a settings file of their own."""
     return _json({"hooks": {event: [_group(command)] for event in EVENTS[client]}})

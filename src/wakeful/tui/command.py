@@ -10,13 +10,7 @@ import click
 
 from wakeful.client.client import DaemonClient
 from wakeful.config.paths import StatePaths
-from wakeful.core.errors import OperatorError, WorldError
-
-
-class TopMissing(WorldError):
-    """`wakeful top` needs Textual, which is not installed: pip install 'wakeful[top]'. Or use `wakeful ls`."""
-
-    code = "top-missing"
+from wakeful.core.errors import OperatorError
 
 
 class TerminalNeeded(OperatorError):
@@ -36,11 +30,7 @@ def top() -> int:
     paths = StatePaths.from_environ(os.environ)
     # Raises DaemonAway before the screen changes.
     DaemonClient(paths).get("/api/status")
-    try:
-        from wakeful.tui.app import TopApp  # noqa: PLC0415 - half a second, for this command alone
-    except ModuleNotFoundError as problem:
-        if problem.name is None or not problem.name.startswith("textual"):
-            raise
-        raise TopMissing from problem
+    from wakeful.tui.app import TopApp  # noqa: PLC0415 - half a second, for this command alone
+
     TopApp(paths).run()
     return 0

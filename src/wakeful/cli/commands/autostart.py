@@ -41,21 +41,31 @@ def install(*, observe: bool, dry_run: bool) -> int:
     require_home(os.environ)
     plan = work.plan_install(os.environ, watch_only=observe)
     if plan.left_out:
-        print_note(
-            f"not stored in the unit, because a secret does not belong there: {', '.join(plan.left_out)}. Set them in wakeful.toml"
-        )
+        print_note(left_out_text(plan))
     if dry_run:
         return _print_plan(plan)
+    carry_out(plan)
+    print_line(f"installed {plan.path}")
+    return 0
+
+
+def left_out_text(plan: work.UnitPlan) -> str:
+    names = ", ".join(plan.left_out)
+    return (
+        f"not stored in the unit, because a secret does not belong there: {names}. Set them in wakeful.toml"
+    )
+
+
+def carry_out(plan: work.UnitPlan) -> None:
+    """Install the unit, and say what is left for a person to do. Raises SystemdRefused."""
     other = None if work.is_running() else own_daemon().running_pid()
     work.install(plan, start=other is None)
-    print_line(f"installed {plan.path}")
     if other is not None:
         print_note(
             f"Wakeful runs already (pid {other}): `wakeful down && systemctl --user start wakeful` replaces it with the service"
         )
     if not work.is_linger_enabled(os.environ):
         print_note("it stops at your last logout; to keep it running: `loginctl enable-linger`")
-    return 0
 
 
 @click.command(epilog="Example: wakeful autostart remove")

@@ -50,6 +50,8 @@ def _grade_hooks(client: str, state: HookState) -> CheckResult:
         return warn(
             f"{state.path}: {state.trouble}", f"wakeful hooks install {client}: prints the lines to add"
         )
+    if not state.is_installed and state.fired_at is not None:
+        return ok(f"the plugin reports, last at {iso(state.fired_at)}")
     if not state.is_installed:
         return ok(f"not installed (`wakeful hooks install {client}`: instant permission alerts)")
     if not state.is_current:

@@ -4,7 +4,7 @@ What it did is recorded in the state folder, without any secret.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -167,34 +167,47 @@ def _ask_channel() -> dict[str, Any]:
 
 
 def _walk(plans: Iterable[StepPlan | WakefulError], paths: StatePaths, *, undo: bool, mode: str) -> int:
-    failed = False
-    count = 0
-    for plan in plans:
-        count += 1
-        if isinstance(plan, WakefulError):
-            print_note(str(plan))
-            failed = True
-            continue
-        print_line(f"{plan.title}{f' ({plan.why})' if plan.apply is None else ''}")
-        for line in plan.lines:
-            print_line(f"  {line}")
-        if plan.apply is not None and mode != "show" and (mode == "do" or _is_wanted()):
-            try:
-                plan.apply()
-            except WakefulError as problem:
-                print_note(str(problem))
-                failed = True
-                continue
-            _remember(paths, plan, undo=undo)
-            print_line("undone" if undo else "done")
-            if plan.then and not undo:
-                print_line(plan.then)
-        elif plan.apply is None and undo and mode != "show":
-            _remember(paths, plan, undo=True)
-        print_line()
-    if not count:
+    results = [_take(plan, paths, undo=undo, mode=mode) for plan in plans]
+    if not results:
         print_line("nothing to undo" if undo else "nothing to do")
-    return 1 if failed else 0
+    return 0 if all(results) else 1
+
+
+def _take(plan: StepPlan | WakefulError, paths: StatePaths, *, undo: bool, mode: str) -> bool:
+    """Show a step, and carry it out if that is wanted; False if it failed."""
+    if isinstance(plan, WakefulError):
+        print_note(str(plan))
+        return False
+    print_line(f"{plan.title}{f' ({plan.why})' if plan.apply is None else ''}")
+    for line in plan.lines:
+        print_line(f"  {line}")
+    is_done = True
+    if mode != "show":
+        if plan.apply is None and undo:
+            _remember(paths, plan, undo=True)
+        elif plan.apply is not None and (mode == "do" or _is_wanted()):
+            is_done = _carry_out(plan.apply, plan, paths, undo=undo)
+    print_line()
+    return is_done
+
+
+def _carry_out(apply: Callable[[], None], plan: StepPlan, paths: StatePaths, *, undo: bool) -> bool:
+    if not undo:
+        # Before: a step that a crash leaves half done can be undone.
+        _remember(paths, plan, undo=False)
+    try:
+        apply()
+    except WakefulError as problem:
+        print_note(str(problem))
+        if not undo:
+            _remember(paths, plan, undo=True)
+        return False
+    if undo:
+        _remember(paths, plan, undo=True)
+    print_line("undone" if undo else "done")
+    if plan.then and not undo:
+        print_line(plan.then)
+    return True
 
 
 def _is_wanted() -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from wakeful.cli.commands.autostart import carry_out, left_out_text
 from wakeful.cli.commands.hooks import NEXT_STEPS
 from wakeful.cli.config_file import apply_change, plan_change, plan_removal
 from wakeful.cli.difference import file_difference, settings_difference
@@ -129,18 +130,8 @@ def autostart_plan(environ: Mapping[str, str]) -> StepPlan:
     if reason is not None:
         return StepPlan("autostart", title, reason)
     lines = tuple(file_difference(plan.path, plan.before, plan.after))
-    left_out = (
-        f"not stored in the unit, set them in wakeful.toml: {', '.join(plan.left_out)}"
-        if plan.left_out
-        else ""
-    )
-    return StepPlan("autostart", title, "", lines, partial(_install_unit, plan), left_out)
-
-
-def _install_unit(plan: autostart.UnitPlan) -> None:
-    from wakeful.client.client import own_daemon  # noqa: PLC0415 - only where a unit is installed
-
-    autostart.install(plan, start=autostart.is_running() or own_daemon().running_pid() is None)
+    left_out = left_out_text(plan) if plan.left_out else ""
+    return StepPlan("autostart", title, "", lines, partial(carry_out, plan), left_out)
 
 
 def undo_autostart(environ: Mapping[str, str]) -> StepPlan:
@@ -162,29 +153,32 @@ def completion_plan(environ: Mapping[str, str]) -> StepPlan:
             f"no completion for the shell {shell or '(none)'}: bash, zsh and fish have one",
         )
     before = read_settings(path) if path.parent.is_dir() else None
-    text = (before or b"").decode()
+    text = os.fsdecode(before or b"")
     if COMPLETION_MARK in text or f"wakeful completion {shell}" in text:
         return StepPlan("completion", title, f"installed in {path}")
     line = f"{_completion_line(shell)}  {COMPLETION_MARK}\n"
     after = f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}{line}"
     return StepPlan(
         "completion", title, "", tuple(file_difference(path, None if before is None else text, after)),
-        partial(_write, path, before, after.encode()), "a new shell has it",
-        {"file": str(path), "made": before is None},
+        partial(_write, path, before, os.fsencode(after)), "a new shell has it",
+        {"file": str(path), "made": before is None, "newline": bool(text) and not text.endswith("\n")},
     )  # fmt: skip
 
 
 def undo_completion(details: Details) -> StepPlan:
     path = Path(details["file"])
     before = read_settings(path) if path.parent.is_dir() else None
-    lines = (before or b"").decode().splitlines(keepends=True)
+    lines = os.fsdecode(before or b"").splitlines(keepends=True)
     after = "".join(line for line in lines if not line.rstrip().endswith(COMPLETION_MARK))
-    if before is None or after.encode() == before:
+    if details.get("newline") and lines and lines[-1].rstrip().endswith(COMPLETION_MARK):
+        # The line before had no end of its own.
+        after = after.removesuffix("\n")
+    if before is None or os.fsencode(after) == before:
         return StepPlan("completion", "Completion", f"{path} has no line of Wakeful's")
     rest = None if not after and details.get("made") else after
     return StepPlan(
-        "completion", "Completion", "", tuple(file_difference(path, before.decode(), rest)),
-        partial(_write, path, before, None if rest is None else rest.encode()),
+        "completion", "Completion", "", tuple(file_difference(path, os.fsdecode(before), rest)),
+        partial(_write, path, before, None if rest is None else os.fsencode(rest)),
     )  # fmt: skip
 
 
@@ -272,19 +266,22 @@ def _claude(environ: Mapping[str, str], *words: str) -> subprocess.CompletedProc
 
 
 def undo_plan(step: str, details: Details, environ: Mapping[str, str]) -> StepPlan:
-    """How to undo a step that an earlier `setup` carried out."""
+    """How to undo a step that an earlier `setup` carried out. Raises StepRefused for a record of another form."""
     name, _, client = step.partition(" ")
-    if name == "hooks" and client in CLIENTS:
-        return undo_hooks(client, environ)
-    if name == "alerts":
-        return undo_alerts(details)
-    if name == "autostart":
-        return undo_autostart(environ)
-    if name == "completion":
-        return undo_completion(details)
-    if name == "mcp":
-        return undo_mcp(environ)
-    raise StepRefused(reason=f"{step}: written by another version of Wakeful")
+    try:
+        if name == "hooks" and client in CLIENTS:
+            return undo_hooks(client, environ)
+        if name == "alerts":
+            return undo_alerts(details)
+        if name == "autostart":
+            return undo_autostart(environ)
+        if name == "completion":
+            return undo_completion(details)
+        if name == "mcp":
+            return undo_mcp(environ)
+    except (KeyError, TypeError) as problem:
+        raise StepRefused(reason=f"{plain(step, 60)}: its record in setup.json is damaged") from problem
+    raise StepRefused(reason=f"{plain(step, 60)}: recorded by another version of Wakeful")
 
 
 def asked_values(is_wanted: Callable[[str], str], read_secret: Callable[[str], str]) -> dict[str, Any]:
