@@ -178,6 +178,8 @@ def _app(
     authenticator = Authenticator(token, listeners.port, logins, config.daemon.host)
     queries = _session_queries(config, paths, listeners, daemon, store)
     daemon.mute_pause.subscribe(lambda: daemon.feed.publish_overview(queries.overview().body))
+    for counted in (daemon.healing.incidents, daemon.healing.checkpoints):
+        counted.subscribe(lambda: daemon.feed.publish_status_soon(lambda: queries.overview().body))
     refused = RefusedDecisions(daemon.healing.notifier, daemon.clock)
     callers = DaemonCallers(daemon.control.callers, refused, config.gateway.token)
     app = build_app(
