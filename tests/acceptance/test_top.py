@@ -1,11 +1,15 @@
 """The real `wakeful top` in a real terminal, driven by keys alone."""
 
+import json
+import os
 import shlex
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from websockets.sync.client import unix_connect
 
 from support import claude_transcripts
 from support.claude_transcripts import answer, call, prompt
@@ -15,6 +19,7 @@ from support.gateway_process import end_agents
 from support.real_clients import require_tmux, wait_for
 from support.stub_claude import install
 from support.tmux_server import Server
+from wakeful.views.records import FEED_URL
 
 DONE = "5a74ada3-0000-4000-8000-000000000001"
 CUT_OFF = "77aa0c1d-0000-4000-8000-000000000002"
@@ -62,7 +67,7 @@ def test_it_shows_what_happens_and_says_when_it_cannot(daemon: RunningDaemon, te
     )
     terminal.tmux("new-session", "-d", "-x", "80", "-y", "24", "-s", "top", command)
     wait_until(terminal, "· live")
-    assert "q Quit" in wait_until(terminal, "→ ")
+    assert "? Keys" in wait_until(terminal, "→ ")
 
     claude_transcripts.write(config, CUT_OFF, prompt(now - 5, CUT_OFF), call(now - 4, CUT_OFF, "make deploy"))
     wait_until(terminal, "make deploy")
@@ -74,7 +79,7 @@ def test_it_shows_what_happens_and_says_when_it_cannot(daemon: RunningDaemon, te
     terminal.tmux("send-keys", "-t", "top", "Enter")
     wait_until(terminal, "not open in any")
     terminal.tmux("resize-window", "-t", "top", "-x", "160", "-y", "50")
-    wait_until(terminal, "SESSION")
+    wait_until(terminal, "q Quit")
     daemon.kill()
     wait_until(terminal, "Connection lost")
     daemon.up()
@@ -85,14 +90,38 @@ def test_it_shows_what_happens_and_says_when_it_cannot(daemon: RunningDaemon, te
     terminal.tmux("send-keys", "-t", "top", "-l", session_id)
     wait_until(terminal, "(1 match")
     terminal.tmux("send-keys", "-t", "top", "Enter")
-    wait_until(terminal, "s Stop")
-    terminal.tmux("send-keys", "-t", "top", "s")
+    wait_until(terminal, "x Stop")
+    terminal.tmux("send-keys", "-t", "top", "x")
     wait_until(terminal, "y  yes")
     terminal.tmux("send-keys", "-t", "top", "y")
     assert_ended_quietly(daemon, session_id, quiet_seconds=2.0)
     terminal.tmux("send-keys", "-t", "top", "q")
     wait_until(terminal, "left 0")
     assert terminal.tmux("display-message", "-p", "-t", "top", "#{alternate_on}") == "0"
+
+
+def test_the_number_of_incidents_is_pushed(daemon: RunningDaemon) -> None:
+    """With the change: a viewer that asks nothing hears of an incident that opens and of its end."""
+    daemon.watch(CLAUDE_CONFIG_DIR=daemon.home / "claude", WAKEFUL_HEAL__CONFIRM_SECONDS="0.2")
+    daemon.up()
+    try:
+        session_id = begun(daemon)
+        with unix_connect(str(daemon.socket), FEED_URL) as feed:
+            os.kill(daemon.pid_of(session_id), signal.SIGKILL)
+
+            def notes_until(fits: Callable[[str], bool]) -> None:
+                deadline = time.monotonic() + 60
+                while time.monotonic() < deadline:
+                    status = json.loads(feed.recv(60)).get("status")
+                    if status is not None and fits(" ".join(status["daemon"]["notes"])):
+                        return
+                pytest.fail("no such status was pushed")
+
+            notes_until(lambda notes: "1 incident is open" in notes)
+            assert daemon.run("stop", session_id).exit_code in {0, 1}
+            notes_until(lambda notes: "incident" not in notes)
+    finally:
+        end_agents(daemon.home, daemon)
 
 
 def test_it_needs_a_terminal_and_a_daemon(daemon: RunningDaemon) -> None:

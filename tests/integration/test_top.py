@@ -14,6 +14,7 @@ from support.supervisor_fixture import (
     subject,
 )
 from support.tui_pilot import LOW, becomes, greens, running_top, screen, until, utc
+from wakeful.client.async_client import AsyncDaemonClient
 from wakeful.client.errors import RequestDeclined
 from wakeful.core.ids import ConversationId
 from wakeful.core.managed_session import ManagedSession
@@ -78,6 +79,33 @@ async def test_a_session_whose_log_is_deleted_leaves_at_once(doors: HttpFixture)
         assert gone not in {each.id for each in app.session_list.rows}
 
 
+async def test_only_the_selected_session_is_read_and_only_after_a_change(
+    doors: HttpFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is asked about the others, nor while nothing happens."""
+    asked: list[str] = []
+
+    async def get(self: AsyncDaemonClient, target: str, seconds: float) -> bytes:
+        asked.append(target.split("/")[3])
+        return await original(self, target, seconds)
+
+    original = AsyncDaemonClient.get
+    monkeypatch.setattr(AsyncDaemonClient, "get", get)
+    async with running_top(doors, (160, 45)) as (app, pilot):
+        await until(pilot, lambda: bool(asked))
+        # The first list and its changes.
+        await pilot.pause(0.5)
+        asked.clear()
+        doors.call(lambda: doors.house.clock.advance(5.0))
+        doors.call(lambda: doors.house.ask("done", "Bash: make deploy"))
+        await until(pilot, lambda: "make deploy" in screen(app))
+        await pilot.pause(0.5)
+        assert asked == []
+        assert chosen(app) == "asking"
+        doors.call(lambda: doors.house.ask("asking", "Bash: make deploy"))
+        await until(pilot, lambda: asked == ["claude-asking"])
+
+
 async def test_n_jumps_to_the_next_who_needs_somebody(doors: HttpFixture) -> None:
     """And from the last to the first."""
     async with running_top(doors) as (app, pilot):
@@ -98,9 +126,9 @@ async def test_who_has_a_name_is_called_by_it(doors: HttpFixture) -> None:
     )
     doors.call(lambda: doors.house.supervisor.manage(working, managed))
     async with running_top(doors) as (app, pilot):
-        await until(pilot, lambda: "fox            Bash: make test" in screen(app))
-        await pilot.resize_terminal(160, 45)
-        await until(pilot, lambda: "shop                 fox" in screen(app))
+        await until(pilot, lambda: "● fox          prompting" in screen(app))
+        await pilot.resize_terminal(200, 45)
+        await until(pilot, lambda: "2m shop" in screen(app))
 
 
 async def test_a_filter_narrows_and_escape_ends_it(doors: HttpFixture) -> None:
@@ -153,7 +181,7 @@ async def test_an_order_is_asked_about_first(doors: HttpFixture) -> None:
 async def test_what_a_record_does_not_offer_is_refused_at_once(doors: HttpFixture) -> None:
     """A session that was only found is not ours to stop: the reason is said, and nothing is asked."""
     async with running_top(doors) as (app, pilot):
-        for key in ("s", "r"):
+        for key in ("x", "r", "s"):
             await pilot.press(key)
             await until(pilot, lambda: "not managed by Wakeful" in screen(app))
             assert not isinstance(app.screen, ConfirmDialog)
@@ -245,5 +273,5 @@ async def test_it_resizes(doors: HttpFixture) -> None:
         for width, height in ((160, 45), (40, 10), (20, 6), (80, 24)):
             await pilot.resize_terminal(width, height)
             await until(pilot, partial(has_size, app, width, height))
-        await until(pilot, lambda: "q Quit" in screen(app))
+        await until(pilot, lambda: "? Keys" in screen(app))
         assert chosen(app) == "done"

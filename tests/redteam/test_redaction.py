@@ -222,7 +222,9 @@ def test_top(scene: Scene, redteam: "Redteam") -> None:
         lines = [
             line
             for each in ids
-            for line in detail(scene.record(each), SessionDetail(scene.why(each)), time.time(), columns=200)
+            for line in detail(
+                scene.record(each), SessionDetail(scene.why(each)), time.time(), cells=200, with_head=True
+            )
         ]
         return "\n".join(text for line in lines for text, _style in line)
 

@@ -37,11 +37,11 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 async def running_top(
     doors: HttpFixture, size: tuple[int, int] = (80, 24)
 ) -> AsyncIterator[tuple[TopApp, Pilot[None]]]:
-    """The app against these servers, once it is live; a low screen has no room for the liveness levels."""
+    """The app against these servers, once it is live; a low screen shows the list only."""
     app = TopApp(StatePaths(str(doors.path.parent)), now=lambda: doors.house.clock.now().wall)
     async with app.run_test(size=size, notifications=True) as pilot:
         is_low = size[1] < LOW
-        await until(pilot, lambda: "· live" in screen(app) and (is_low or "host" in screen(app)))
+        await until(pilot, lambda: "· live" in screen(app) and (is_low or "→ " in screen(app)))
         yield app, pilot
 
 

@@ -8,7 +8,7 @@ and one when it is decided; any program may have opened it. The healer sends the
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 import msgspec
@@ -130,10 +130,25 @@ class Checkpoints:
         # Set when the parts are wired; a kind without an executor is only recorded.
         self.executors: dict[CheckpointKind, DecisionExecutor] = {}
         # Open checkpoints at the last read of the store; other programs open some, too.
-        self.open_count = 0
+        self._open_count = 0
+        self._listeners: list[Callable[[], None]] = []
         self._opening = asyncio.Lock()
         self._executions: dict[int, asyncio.Task[DecisionOutcome]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def open_count(self) -> int:
+        return self._open_count
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Call it whenever the number of open checkpoints changed."""
+        self._listeners.append(listener)
+
+    def _set_open_count(self, count: int) -> None:
+        if count != self._open_count:
+            self._open_count = count
+            for listener in self._listeners:
+                listener()
 
     async def list_checkpoints(self, *, everything: bool = True) -> list[Checkpoint]:
         """All checkpoints, or those that need a decision; oldest first."""
@@ -151,7 +166,7 @@ class Checkpoints:
             same = _same(draft, known)
             if same is None:
                 same = await self._add(draft, max(known, default=0) + 1)
-                self.open_count += 1
+                self._set_open_count(self._open_count + 1)
             await self._write(same)
         return same
 
@@ -164,6 +179,7 @@ class Checkpoints:
         note = Note(DECISION_KIND, _key(number), msgspec.json.encode(decision))
         if checkpoint.is_open and await self._store.save_new_note(note):
             fault_point("checkpoint.decided")
+            await self._load_all()
         decided = await self.get(number)
         if decided.state is not STATE_AFTER[choice]:
             raise _already_decided(decided)
@@ -263,7 +279,7 @@ class Checkpoints:
         }
         stored = decode_note_values(await self._store.notes(KIND), _decode)
         known = {each.number: _StoredCheckpoint(each, decisions.get(_key(each.number))) for each in stored}
-        self.open_count = sum(each.current.is_open for each in known.values())
+        self._set_open_count(sum(each.current.is_open for each in known.values()))
         return known
 
 

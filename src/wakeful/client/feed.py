@@ -1,7 +1,7 @@
 """Follows the daemon's push feed over the Unix socket, reconnects, and checks that the daemon answers.
 
 The whole list is requested once after every hello; from then on changes are pushed. What is not pushed is in the
-overview, requested every ten seconds: notes such as open incidents, and how many sessions there are. If the numbers
+overview, requested every ten seconds: notes such as slow log sources, and how many sessions there are. If the numbers
 differ, the whole list is requested again. Pings check the connection, so
 data shown as live was confirmed at most some ten seconds ago.
 """
@@ -143,6 +143,8 @@ class FeedConnection:
             self._failures = 0
             self._listener.on_feed_status(message.hello)
             self._fetch_soon(connection)
+        if message.status is not None:
+            self._listener.on_feed_status(message.status)
         if message.agent is not None:
             self._listener.on_feed_agent(message.agent.id, message.agent.state)
         if message.gone is not None:

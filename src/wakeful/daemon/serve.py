@@ -220,6 +220,8 @@ def _app(
     token = load_or_create_token(Path(paths.token))
     authenticator = Authenticator(token, listeners.port, logins, config.daemon.host)
     daemon.mute_pause.subscribe(lambda: daemon.feed.publish_overview(queries.overview().body))
+    for counted in (daemon.healing.incidents, daemon.healing.checkpoints):
+        counted.subscribe(lambda: daemon.feed.publish_status_soon(lambda: queries.overview().body))
     refused = RefusedDecisions(daemon.healing.notifier, daemon.clock)
     callers = DaemonCallers(daemon.control.callers, refused, config.gateway.token)
     app = build_app(

@@ -6,6 +6,7 @@ Incidents are notes in the store, so one continues over restarts, and several da
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 from uuid import uuid4
 from weakref import WeakValueDictionary
@@ -48,8 +49,17 @@ class Incidents:
         # Newest values of incidents that are not stored yet, and a lock for each write.
         self._unsaved: dict[str, Incident] = {}
         self._save_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._listeners: list[Callable[[], None]] = []
         # New incidents since the start.
         self.opened_counts: Counter[Cause] = Counter()
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Call it whenever an incident was opened, changed or closed."""
+        self._listeners.append(listener)
+
+    def _notify(self) -> None:
+        for listener in self._listeners:
+            listener()
 
     async def load(self) -> None:
         """Continue with the open incidents of an earlier daemon, and drop old resolved ones."""
@@ -215,6 +225,7 @@ class Incidents:
                 # The next task that waits for the lock tries again.
                 self._unsaved.setdefault(newest.id, newest)
                 raise
+        self._notify()
 
     async def _open_incident(
         self, origin: Origin, summary: str, now: float, *, died: bool = False
@@ -260,6 +271,7 @@ class Incidents:
         self._open[_key(incident)] = incident
         for session_id in incident.sessions:
             self._of_session[session_id] = _key(incident)
+        self._notify()
 
 
 def _new(origin: Origin, summary: str, now: float) -> Incident:

@@ -6,7 +6,7 @@ feed never waits for it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -19,6 +19,8 @@ from wakeful.sessions.prompt_timeouts import SupervisionEvent
 from wakeful.sessions.session import TrackedSession, TransitionKey
 
 BATCH_SECONDS: Final = 0.05
+# In an outage hundreds of sessions join an incident one after the other.
+STATUS_SECONDS: Final = 0.25
 # At 20 messages a second this is half a minute of not reading.
 QUEUED_MESSAGES_MAX: Final = 600
 # All subscribers share the bytes of a message, so this bounds the queue of one and of all. 20,000 sessions that change
@@ -93,6 +95,7 @@ class Feed:
         self._subscribers: set[FeedSubscriber] = set()
         self._changes: dict[SessionId, SessionChange] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._status_timer: asyncio.TimerHandle | None = None
 
     @property
     def has_subscribers(self) -> bool:
@@ -123,6 +126,13 @@ class Feed:
         """Send the daemon's overview again, after a pause began or ended."""
         self._offer_all(b'{"hello":' + overview + b"}")
 
+    def publish_status_soon(self, overview: Callable[[], bytes]) -> None:
+        """Send the daemon's overview, once for many changes of what it counts."""
+        if self._subscribers and self._status_timer is None:
+            self._status_timer = asyncio.get_running_loop().call_later(
+                STATUS_SECONDS, self._send_status, overview
+            )
+
     def publish_supervision(self, event: SupervisionEvent) -> None:
         self._offer_all(b'{"supervision":' + _encode(event) + b"}")
 
@@ -137,8 +147,9 @@ class Feed:
 
     def close(self) -> None:
         """End every subscription, so that the connections close."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._status_timer):
+            if timer is not None:
+                timer.cancel()
         for subscriber in self._subscribers:
             subscriber.drop()
 
@@ -150,6 +161,10 @@ class Feed:
         pieces = tuple(_split_messages(self._changes.values()))
         self._changes.clear()
         self._offer_all(*pieces)
+
+    def _send_status(self, overview: Callable[[], bytes]) -> None:
+        self._status_timer = None
+        self._offer_all(b'{"status":' + overview() + b"}")
 
     def _offer_all(self, *messages: bytes) -> None:
         for subscriber in self._subscribers:

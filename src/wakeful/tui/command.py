@@ -21,9 +21,9 @@ class TerminalNeeded(OperatorError):
 
 @click.command(epilog="Example: wakeful top")
 def top() -> int:
-    """Show all sessions live, those that need you first. The last line shows the keys.
+    """Show all sessions live, and what the selected one says and does. The last line shows the keys.
 
-    Enter opens a session's terminal, n jumps to the next session that needs you, / filters.
+    Enter opens its terminal, s sends a prompt, y answers its question, n goes to the next that needs you.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise TerminalNeeded

@@ -12,14 +12,16 @@ import msgspec
 from wakeful.agents.model import AgentState
 from wakeful.checkpoints.model import CheckpointChoice, ChoiceName
 from wakeful.cli.commands.mute import operator_name
-from wakeful.cli.commands.session_control import ACTION_SECONDS_MAX
+from wakeful.cli.commands.session_control import ACTION_SECONDS_MAX, action_text, environ
 from wakeful.client.client import DaemonClient
 from wakeful.client.errors import DaemonRefused
+from wakeful.control.driver import PermissionQuestion
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import WakefulError
 from wakeful.core.text import plain
 from wakeful.judging.available_actions import INTERRUPTED_CALL, ActionName
 from wakeful.judging.session_record import SessionRecord
+from wakeful.judging.wording import call_text
 
 MUTE_SECONDS: Final = 2 * 3600
 # Refusals that a person's approval overcomes.
@@ -45,6 +47,11 @@ class KeyedAction(NamedTuple):
     order: ActionRequest
 
 
+def shown_name(record: SessionRecord) -> str:
+    """Its short name; a daemon of an earlier version sends none."""
+    return plain(record.short_name or record.name or str(record.id), 80)
+
+
 def refusal_reason(act: str, record: SessionRecord) -> str:
     """Why an action is not available now; empty if it is."""
     known = {action.name: action for action in record.actions}
@@ -68,8 +75,7 @@ def session_request(act: str, record: SessionRecord, expected: str = "ok") -> Ac
     is_hosted = any(action.name is ActionName.RESTART for action in record.actions)
     if is_hosted and act in _AGENT_ACTION_OF:
         return agent_request(_AGENT_ACTION_OF[act], record.agent or "")
-    name, project = plain(record.name or str(record.id), 60), plain(record.project, 40)
-    label = f"{name} ({project})" if project else name
+    label = shown_name(record)
     bodies: dict[str, Body] = {
         "revive": {"approved": False, "by": operator_name()},
         "mute": {"for_seconds": MUTE_SECONDS, "by": operator_name()},
@@ -158,6 +164,27 @@ def choice_action(number: int, choice: CheckpointChoice) -> KeyedAction:
     return KeyedAction(key, label, ActionRequest(f"/api/checkpoints/{number}/{path}", asked, told, body))
 
 
+def prompt_request(record: SessionRecord, text: str) -> ActionRequest:
+    """A prompt is sent without another question."""
+    return ActionRequest(f"/api/sessions/{record.id}/send", "", "", {"prompt": text, "environ": environ()})
+
+
+def question_text(question: PermissionQuestion) -> str:
+    """What would run, by its arguments: the words before them are the agent's description of it."""
+    _, brace, arguments = question.untrusted.partition("{")
+    return plain(
+        call_text(
+            f"{question.tool} {brace}{arguments}" if brace else f"{question.tool} {question.untrusted}"
+        ),
+        300,
+    )
+
+
+def answer_request(record: SessionRecord, question_id: str, reply: str) -> ActionRequest:
+    body: Body = {"question_id": question_id, "reply": reply}
+    return ActionRequest(f"/api/sessions/{record.id}/answer", "", "", body)
+
+
 def approved_again(order: ActionRequest, refused: WakefulError) -> ActionRequest | None:
     """The same request with a person's approval; None where approval changes nothing."""
     code = refused.reason if isinstance(refused, DaemonRefused) else None
@@ -187,6 +214,8 @@ def _outcome_text(target: str, said: Mapping[str, Any]) -> str:
     if target.startswith("/api/agents/"):
         return f"agent {said.get('name', '')} is {said.get('state', '')}"
     outcome = str(said.get("outcome") or "")
+    if act in {"send", "answer"}:
+        return action_text(str(said.get("act")), outcome, str(said.get("words")))
     parts = (_LABELS.get(act, act).lower(), _OUTCOME_TEXTS.get(outcome, outcome), said.get("words"))
     return ": ".join(str(each) for each in parts if each)
 

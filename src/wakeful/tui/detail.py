@@ -20,7 +20,6 @@ from wakeful.cli.format.explanation import (
     evidence_lines,
     fired_lines,
     level_style,
-    liveness_lines,
     refused_action_lines,
     suppressed_lines,
 )
@@ -35,6 +34,7 @@ from wakeful.judging.findings import Health
 from wakeful.judging.resume_command import command_line
 from wakeful.judging.session_record import SessionRecord
 from wakeful.judging.wording import call_text
+from wakeful.tui.commands import shown_name
 from wakeful.tui.timeline import NO_CALLS, SessionHistory, timeline_lines, wall_of
 from wakeful.views.incidents import IncidentList
 from wakeful.views.records import (
@@ -136,63 +136,66 @@ _BY_KEY: Final = {"`wakeful incidents`": "key 3", "`wakeful checkpoint list`": "
 
 
 class SessionDetail(Struct, frozen=True):
-    """What the daemon answered about one session beside its record."""
+    """What the daemon answered about one session beside its record. Without `past` only the summary is shown."""
 
     why: Explanation
-    past: SessionHistory = SessionHistory()
+    past: SessionHistory | None = None
 
 
-def detail(
-    record: SessionRecord, fetched: SessionDetail | None, now_wall: float, *, columns: int
-) -> list[Line]:
-    """One session: its name, verdict and command, timeline, findings, last calls and evidence."""
-    is_wide = columns >= WIDE
-    # Beside the list it has two fifths of the columns, less its margins.
-    width = columns * 2 // 5 - 6 if is_wide else columns - 3
-    called = plain(record.name or "")
-    lines: list[Line] = [
-        (
-            (f"{plain(record.project) or '-'}", "strong"),
-            (f"  {called}  " if called else "  ", "text"),
-            (str(record.id), "quiet"),
-        )
-    ]
-    if fetched is None:
-        return [*lines, (("…", "quiet"),)]
-    explanation = fetched.why
-    asks = needs_you(record) and explanation.health is Health.HEALTHY
-    lines.append(((plain(explanation.sentence), "needs-you" if asks else HEALTH_STYLES[explanation.health]),))
-    lines += [] if is_wide else [_liveness_line(explanation)]
-    lines.append(
-        (
-            ("→ ", "quiet"),
-            (plain(command_line(explanation.command)), "strong"),
-            (f"  {explanation.command_text}", "quiet"),
-        )
-    )
-    lines.append(_state_line(record, now_wall))
-    lines += [(), *liveness_lines(explanation)] if is_wide else []
-    lines += _section("Unavailable", [*refused_action_lines(explanation)])
-    lines += _section("Timeline", timeline_lines(fetched.past, now_wall, width - _MARGIN_CELLS))
-    lines += _section("Findings", [*fired_lines(explanation, with_rules=False)])
-    lines += _section("Suppressed", [*suppressed_lines(explanation, with_rules=False)])
-    lines += _section(
-        "Last calls",
-        [_call_line(each, record, now_wall) for each in fetched.past.calls.calls[-CALLS_SHOWN_MAX:]],
-    )
-    return lines + _section("Evidence", [*evidence_lines(explanation, whole_stamps=False)][-_EVIDENCE_MAX:])
-
-
-def _state_line(record: SessionRecord, now_wall: float) -> Line:
+def head_line(record: SessionRecord, now_wall: float) -> Line:
+    """The name of a session and what it is."""
     began = _age(record.started_at, now_wall)
     parts = [
-        f"{record.state}, {record.health}",
         record.provider,
         "managed" if record.managed else "watched only",
         *([f"started {began} ago"] if began else []),
         *([plain(record.cwd)] if record.cwd else []),
     ]
-    return ((" · ".join(parts), "quiet"),)
+    return ((shown_name(record), "strong"), (f"  {' · '.join(parts)}", "quiet"))
+
+
+def why_lines(record: SessionRecord, explanation: Explanation) -> list[Line]:
+    """The verdict in one line, and the command that helps in another."""
+    asks = needs_you(record) and explanation.health is Health.HEALTHY
+    return [
+        ((plain(explanation.sentence), "needs-you" if asks else HEALTH_STYLES[explanation.health]),),
+        (
+            ("→ ", "quiet"),
+            (plain(command_line(_by_name(record, explanation.command))), "strong"),
+            (f"  {explanation.command_text}", "quiet"),
+        ),
+    ]
+
+
+def _by_name(record: SessionRecord, command: Sequence[str]) -> list[str]:
+    """Every command of Wakeful takes the short name."""
+    own = command[:1] == ("wakeful",) and record.short_name
+    return [record.short_name if own and each == record.id else each for each in command]
+
+
+def detail(
+    record: SessionRecord,
+    fetched: SessionDetail,
+    now_wall: float,
+    *,
+    cells: int,
+    with_head: bool,
+    calls_max: int = CALLS_SHOWN_MAX,
+) -> list[Line]:
+    """Liveness, timeline, findings, calls and evidence; `with_head` what is beside the conversation otherwise."""
+    explanation, past = fetched.why, fetched.past or SessionHistory()
+    lines: list[Line] = []
+    if with_head:
+        lines += [head_line(record, now_wall), *why_lines(record, explanation)]
+    lines += [(("id ", "quiet"), (str(record.id), "text"), (f"  {record.state}, {record.health}", "quiet"))]
+    lines.append(_liveness_line(explanation))
+    lines += _section("Unavailable", [*refused_action_lines(explanation)])
+    lines += _section("Timeline", timeline_lines(past, now_wall, cells - _MARGIN_CELLS))
+    lines += _section("Findings", [*fired_lines(explanation, with_rules=False)])
+    lines += _section("Suppressed", [*suppressed_lines(explanation, with_rules=False)])
+    calls = past.calls.calls[-calls_max:] if calls_max > 0 else ()
+    lines += _section("Last calls", [_call_line(each, record, now_wall) for each in calls])
+    return lines + _section("Evidence", [*evidence_lines(explanation, whole_stamps=False)][-_EVIDENCE_MAX:])
 
 
 def _liveness_line(explanation: Explanation) -> Line:
@@ -239,14 +242,18 @@ EVENT_PAGES_MAX: Final = 10
 T = TypeVar("T", bound=Struct)
 
 
-def fetch_detail(client: DaemonClient, session_id: SessionId) -> SessionDetail:
+def fetch_detail(client: DaemonClient, session_id: SessionId, *, with_past: bool) -> SessionDetail:
     """Raises DaemonAway, DaemonRefused or DaemonVersionMismatch."""
-    one = f"/api/sessions/{session_id}"
-    explanation = decode_body(client.get(f"{one}/why").body, Explanation)
-    calls = _fetch_optional(client, f"{one}/calls?limit={CALLS_READ_MAX}", CallList) or NO_CALLS
+    explanation = decode_body(client.get(f"/api/sessions/{session_id}/why").body, Explanation)
+    return SessionDetail(explanation, _fetch_past(client, session_id) if with_past else None)
+
+
+def _fetch_past(client: DaemonClient, session_id: SessionId) -> SessionHistory:
+    target = f"/api/sessions/{session_id}/calls?limit={CALLS_READ_MAX}"
+    calls = _fetch_optional(client, target, CallList) or NO_CALLS
     incidents = _fetch_optional(client, "/api/incidents?all=true", IncidentList)
     critical = _fetch_optional(client, "/api/events?since=7d", CriticalEventList)
-    past = SessionHistory(
+    return SessionHistory(
         _fetch_events(client, session_id),
         calls,
         [
@@ -256,7 +263,6 @@ def fetch_detail(client: DaemonClient, session_id: SessionId) -> SessionDetail:
         ],
         _action_times(critical, session_id) if critical is not None else [],
     )
-    return SessionDetail(explanation, past)
 
 
 def _fetch_optional(client: DaemonClient, target: str, shape: type[T]) -> T | None:

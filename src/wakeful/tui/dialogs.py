@@ -46,6 +46,31 @@ class ConfirmDialog(ModalScreen[bool]):
         self.dismiss(answer)
 
 
+class AnswerDialog(ModalScreen[str | None]):
+    """`allow` for `y`, `deny` for `n`; None for Escape."""
+
+    CSS = f"AnswerDialog {{ {_DIALOG_CSS} }}"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer('allow')", "Allow", show=False),
+        Binding("n", "answer('deny')", "Deny", show=False),
+        Binding("escape,q", "dismiss", "Leave", show=False),
+    ]
+
+    def __init__(self, question: str, explanation: str) -> None:
+        super().__init__()
+        self._question = question
+        self._explanation = explanation
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(self._question, classes="asked", markup=False)
+            yield Static(self._explanation, classes="told", markup=False)
+            yield Static("y  allow      n  deny      Esc  not now", classes="keys", markup=False)
+
+    def action_answer(self, reply: str) -> None:
+        self.dismiss(reply)
+
+
 class ChoiceDialog(ModalScreen[str | None]):
     """The name of the choice; None for Escape."""
 
@@ -77,12 +102,15 @@ _KEYS_TEXT = """\
 arrows, j k, page keys, g G   move
 n         next session that needs you; after the last, the first
 Enter     attach to its terminal; detach to come back
-/         filter by words; Enter keeps it, Escape clears it
-r  s      resume, stop
+s         send a prompt
+y         answer what it asks: y allows, n denies
+r  x      resume, stop
+l         its whole conversation
 a         adopt; releases a managed session
 m         mute for 2 hours
 w         the verdict was wrong: choose the right one
-d         focus the detail, to scroll it with arrows; again: back
+d         details and evidence, scrolled with arrows; again: back
+/         filter by words; Enter keeps it, Escape clears it
 2 3 4 5   decisions, incidents, agents, events; 1: sessions
 t         light or dark
 q         quit"""

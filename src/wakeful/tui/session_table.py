@@ -28,9 +28,9 @@ from wakeful.cli.format.sessions import (
     sort_key_of,
 )
 from wakeful.cli.table import MARKS
-from wakeful.core.ids import SessionId, abbreviate_ids
-from wakeful.core.text import plain
+from wakeful.core.ids import SessionId
 from wakeful.judging.session_record import SessionRecord
+from wakeful.tui.commands import shown_name
 
 SortKey = tuple[int, int, float, str]
 
@@ -49,18 +49,21 @@ class SessionListModel:
         # The sessions that match the filter, in order, and their sort keys.
         self._rows: list[SessionRecord] = []
         self._row_keys: list[SortKey] = []
-        self._short_ids: dict[str, str] | None = None
+        self._name_cells: int | None = None
         self._counts: str | None = None
         self.older = 0
 
     def __len__(self) -> int:
         return len(self._records)
 
+    def get(self, session_id: SessionId) -> SessionRecord | None:
+        return self._records.get(session_id)
+
     def replace(self, records: Iterable[SessionRecord], older: int) -> None:
         self._records = {record.id: record for record in records}
         self._keys = {record.id: sort_key_of(record) for record in self._records.values()}
         self._texts.clear()
-        self._short_ids = self._counts = None
+        self._name_cells = self._counts = None
         self.older = older
         self._sort()
 
@@ -72,9 +75,9 @@ class SessionListModel:
             known = self._records.get(record.id)
             if known is not None and known.updated_at > record.updated_at:
                 continue
-            if known is None:
-                self._short_ids = None
-            elif moves:
+            if known is None or known.short_name != record.short_name:
+                self._name_cells = None
+            if known is not None and moves:
                 place = self.row_number(record.id)
                 if place is not None:
                     del self._rows[place], self._row_keys[place]
@@ -95,7 +98,7 @@ class SessionListModel:
         if self._records.pop(session_id, None) is not None:
             del self._keys[session_id]
             self._texts.pop(session_id, None)
-            self._short_ids = self._counts = None
+            self._name_cells = self._counts = None
 
     def filter(self, text: str) -> None:
         """Show only sessions whose text has all of these words."""
@@ -128,11 +131,13 @@ class SessionListModel:
             return None
         return place + 1 if place + 1 < count else 0
 
-    def short_id(self, session_id: SessionId) -> str:
-        """The beginning of an id that commands accept."""
-        if self._short_ids is None:
-            self._short_ids = abbreviate_ids(map(str, self._records))
-        return self._short_ids[session_id]
+    @property
+    def name_cells(self) -> int:
+        """The width of the longest name of all sessions."""
+        if self._name_cells is None:
+            names = (shown_name(each) for each in self._records.values())
+            self._name_cells = max(map(cell_len, names), default=0)
+        return self._name_cells
 
     def counts(self) -> str:
         """`2 need you, 3 prompting`, of all sessions without the filter."""
@@ -150,6 +155,7 @@ class SessionListModel:
                 *(
                     record.agent or "",
                     record.name or "",
+                    record.short_name,
                     "managed" if record.managed else "found",
                     activity_text(record),
                 ),
@@ -169,16 +175,16 @@ class SessionListModel:
         self._row_keys = [self._keys[each.id] for each in self._rows]
 
 
-_STATE_CELLS: Final = 11
+_STATE_CELLS: Final = 10
 _AGE_CELLS: Final = 4
-_PROJECT_CELLS: Final = 14
-_PROJECT_CELLS_WIDE: Final = 20
-# From this width on there is room for names and ids.
+_NAME_CELLS_MIN: Final = 12
+# A name takes at most this share of the row.
+_NAME_SHARE: Final = 0.4
+_PROJECT_CELLS: Final = 18
+# From this width on there is room for the project, which a name may not contain.
 WIDE_CELLS: Final = 90
-_ID_CELLS: Final = 16
-# Ids that begin with their time are longer.
-_ID_CELLS_WIDE: Final = 20
-WIDER_CELLS: Final = 110
+# Below this width what a session does matters more than its age.
+_NARROW_CELLS: Final = 50
 _TONE_CLASSES: Final = {
     RowTone.NEEDS_YOU: "table--needs-you",
     RowTone.PROBLEM: "table--trouble",
@@ -187,6 +193,9 @@ _TONE_CLASSES: Final = {
     RowTone.IDLE: "table--calm",
     RowTone.PAST: "table--past",
 }
+
+
+_LOUD: Final = (RowTone.NEEDS_YOU, RowTone.PROBLEM)
 
 
 class SessionTable(ScrollView, can_focus=True):
@@ -293,6 +302,10 @@ class SessionTable(ScrollView, can_focus=True):
         background = self.get_component_rich_style("table--cursor") if place == self._row_number else None
         return self._strip(self._cells(row_of(rows[place], self._now()), width), width, background)
 
+    def on_resize(self) -> None:
+        """The selected row stays in sight."""
+        self.show_rows()
+
     def watch_is_lost(self) -> None:
         self.refresh()
 
@@ -300,35 +313,33 @@ class SessionTable(ScrollView, can_focus=True):
         self.select_row(max(0, min(place, len(self._session_list.rows) - 1)))
 
     def _header(self, width: int) -> list[str]:
+        titles = ["  NAME", "STATE", *([" AGE"] if width >= _NARROW_CELLS else [])]
+        titles += ["PROJECT"] if width >= WIDE_CELLS else []
         cells = self._widths(width)
-        titles = ["  STATE", " AGE", "PROJECT", *(["SESSION"] if width >= WIDE_CELLS else []), "DOING"]
-        return [set_cell_size(f" {title}", cells[number]) for number, title in enumerate(titles)]
+        return [
+            set_cell_size(f" {title}", count) for title, count in zip([*titles, "DOING"], cells, strict=True)
+        ]
 
     def _widths(self, width: int) -> list[int]:
-        wide = width >= WIDE_CELLS
-        fixed = [_STATE_CELLS + 3, _AGE_CELLS + 2, (_PROJECT_CELLS_WIDE if wide else _PROJECT_CELLS) + 1]
-        fixed += [(_ID_CELLS_WIDE if width >= WIDER_CELLS else _ID_CELLS) + 1] if wide else []
+        """Of mark and name, state, age, project, and what it does."""
+        name_cells = max(_NAME_CELLS_MIN, min(self._session_list.name_cells, int(width * _NAME_SHARE)))
+        fixed = [name_cells + 3, _STATE_CELLS + 1]
+        fixed += [_AGE_CELLS + 1] if width >= _NARROW_CELLS else []
+        fixed += [_PROJECT_CELLS + 1] if width >= WIDE_CELLS else []
         return [*fixed, max(1, width - sum(fixed))]
 
     def _cells(self, row: SessionTableRow, width: int) -> list[tuple[str, str]]:
         tone, past = _TONE_CLASSES[row.tone], row.tone is RowTone.PAST
         mark, _ = MARKS[row.tone]
-        texts = [(tone, f" {mark} {row.word}"), ("table--quiet", f" {row.age:>4}")]
-        # A narrow table shows the name instead of the project: one project has many sessions.
-        label = row.project if width >= WIDE_CELLS else plain(row.record.name or "") or row.project
-        texts.append((tone if past else "table--strong", f" {label}"))
-        if width >= WIDE_CELLS:
-            # A name or id that commands accept; found sessions are quiet.
-            name = plain(row.record.name or row.record.agent or "") or self._session_list.short_id(
-                row.record.id
-            )
-            style = "table--text" if row.record.managed and not past else "table--quiet"
-            texts.append((style, f" {name}"))
+        widths = self._widths(width)
+        # Sessions that Wakeful only watches are not bold.
+        quieter = "table--strong" if row.record.managed else "table--text"
+        name = f" {mark} {cut_middle(shown_name(row.record), widths[0] - 3)}"
+        texts = [(tone if past or row.tone in _LOUD else quieter, name), (tone, f" {row.word}")]
+        texts += [("table--quiet", f" {row.age:>4}")] if width >= _NARROW_CELLS else []
+        texts += [("table--quiet", f" {row.project}")] if width >= WIDE_CELLS else []
         texts.append((tone if past else "table--text", f" {row.doing}"))
-        return [
-            (style, _fit(text, cells))
-            for (style, text), cells in zip(texts, self._widths(width), strict=True)
-        ]
+        return [(style, _fit(text, cells)) for (style, text), cells in zip(texts, widths, strict=True)]
 
     def _strip(self, cells: list[tuple[str, str]], width: int, background: Style | None) -> Strip:
         base = self.rich_style
@@ -342,6 +353,14 @@ class SessionTable(ScrollView, can_focus=True):
 
     def _style(self, name: str) -> Style:
         return self.get_component_rich_style(name, partial=True)
+
+
+def cut_middle(name: str, cells: int) -> str:
+    """A name without its middle if it is too long: its end tells it from others of its project."""
+    if cell_len(name) <= cells:
+        return name
+    tail = name[-max(1, cells // 2 - 1) :]
+    return f"{set_cell_size(name, max(0, cells - 1 - cell_len(tail)))}…{tail}"
 
 
 def _fit(text: str, cells: int) -> str:

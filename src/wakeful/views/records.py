@@ -192,6 +192,8 @@ class FeedMessage(Struct, frozen=True):
     """A message of the push feed; messages of other kinds have none of these."""
 
     hello: Overview | None = None
+    # The overview again: the number of open incidents or checkpoints changed.
+    status: Overview | None = None
     changes: tuple[RecordChange, ...] = ()
     agent: AgentChange | None = None
     # The id of a session that is not known any more.

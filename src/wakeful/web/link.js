@@ -97,6 +97,8 @@ export class Link {
       this.#tell.hello(message.hello);
       this.#fetchAll();
       this.#proof = setTimeout(() => this.#prove(), PROOF_MS);
+    } else if (message.status) {
+      this.#tell.hello(message.status);
     } else if (message.agent) {
       this.#tell.agent(message.agent);
     } else if (message.supervision || message.gone) {

@@ -1,10 +1,11 @@
 """Claims about what the keys of `wakeful top` refuse, and why."""
 
 from support.supervisor_fixture import SupervisorFixture
+from wakeful.control.driver import PermissionQuestion
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process, ProcessState
 from wakeful.judging.evidence import SessionIdentity
-from wakeful.tui.commands import NOT_MANAGED, refusal_reason
+from wakeful.tui.commands import NOT_MANAGED, question_text, refusal_reason
 
 
 def test_no_key_advises_a_handover_that_would_be_refused() -> None:
@@ -20,3 +21,12 @@ def test_no_key_advises_a_handover_that_would_be_refused() -> None:
     assert (refusal_reason("stop", client), refusal_reason("adopt", client)) == (NOT_MANAGED, "")
     refused = {refusal_reason(act, job) for act in ("stop", "revive", "adopt")}
     assert refused == {"only Claude Code and Codex sessions can be handed over"}
+
+
+def test_a_question_shows_what_would_run() -> None:
+    """By the arguments of the call: the words before them are the agent's own description."""
+    asked = PermissionQuestion(
+        "1", "Bash", 'list files {"command": "rm -rf /srv", "description": "list files"}'
+    )
+    assert question_text(asked) == "Bash: rm -rf /srv"
+    assert question_text(PermissionQuestion("1", "Bash", "touch made")) == "Bash touch made"

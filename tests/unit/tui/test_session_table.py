@@ -3,9 +3,11 @@
 import re
 from pathlib import Path
 
+from rich.cells import cell_len
+
 from support.supervisor_fixture import SupervisorFixture, add_sample_sessions, subject
 from wakeful.judging.session_record import SessionRecord
-from wakeful.tui.session_table import SessionListModel
+from wakeful.tui.session_table import SessionListModel, cut_middle
 
 SOURCE = Path(__file__).parents[3] / "src" / "wakeful"
 
@@ -63,6 +65,22 @@ def test_every_word_of_the_filter_must_stand_somewhere() -> None:
     assert model.row_number(subject("done").id) is None
     model.filter("")
     assert len(names(model)) == 5
+
+
+def test_a_long_name_keeps_both_ends() -> None:
+    """The end tells it from others of its project."""
+    assert cut_middle("shop-3f2a", 12) == "shop-3f2a"
+    assert cut_middle("a-very-long-project-name-3f2a", 16) == "a-very-l…me-3f2a"
+    assert all(cell_len(cut_middle("日本語のプロジェクト-3f2a", cells)) <= cells for cells in range(4, 30))
+
+
+def test_a_session_that_is_gone_leaves_the_list() -> None:
+    _, model = furnished()
+    gone = model.rows[1].id
+    model.remove(gone)
+    model.remove(gone)
+    assert names(model) == ["asking", "killed", "working", "done"]
+    assert (model.counts(), model.row_number(gone)) == ("2 need you, 1 prompting, 1 idle", None)
 
 
 def test_letter_by_letter_is_the_same_as_at_once() -> None:

@@ -54,6 +54,8 @@ class ConversationLayout(Struct, frozen=True):
     cells: int | None = None
     # Whether the agent lives.
     is_alive: bool = True
+    # Whether it waits for a person: then its open calls do.
+    asks: bool = False
     is_ascii: bool = False
 
 
@@ -142,25 +144,34 @@ def _text_lines(text: str, cells: int | None) -> Iterator[str]:
 
 def _call_lines(call: CallRecord, layout: ConversationLayout, cells: int | None) -> Iterator[Line]:
     """The call and its result in one line; in two where they do not fit."""
-    (mark, style), state = _MARKS[call.end], _WORDS.get(call.end, "")
-    if call.end is CallEnd.OPEN and not layout.is_alive:
+    is_open = call.end is CallEnd.OPEN
+    end = CallEnd.WAITING if is_open and layout.asks else call.end
+    (mark, style), state = _MARKS[end], _WORDS.get(end, "")
+    if is_open and not layout.is_alive:
         mark, style, state = _UNSEEN
     words = call.untrusted
     name = plain(call_text(f"{words.tool} {words.input}".strip())) or "an earlier call"
     about = "  ".join(each for each in (state, _duration(call)) if each)
     result = plain(result_text(words.result.encode()))
-    arrow = _mark("→", layout)
+    folded = f"{_mark('→', layout)} {result}" if result else ""
     tail = f"  {about}" if about else ""
-    head_cells = cell_len(name) + cell_len(tail) + 2
     mark_piece = (f"{_mark(mark, layout)} ", style)
     text_style = "quiet" if call.end is CallEnd.CUT_OFF else "text"
-    if cells is None or head_cells + (cell_len(result) + 3 if result else 0) <= cells:
-        folded = ((f" {arrow} {result}", "quiet"),) if result else ()
-        yield (mark_piece, (name, text_style), (tail, "quiet"), *folded)
+    name_cells, tail_cells = cell_len(name) + 2, cell_len(tail)
+    if cells is None or name_cells + tail_cells + cell_len(folded) + 1 <= cells:
+        yield (
+            mark_piece,
+            (name, text_style),
+            (tail, "quiet"),
+            *(((f" {folded}", "quiet"),) if folded else ()),
+        )
         return
-    yield (mark_piece, (_cut(name, cells - 2 - cell_len(tail)), text_style), (tail, "quiet"))
-    if result:
-        yield ((f"  {arrow} {_cut(result, cells - 4)}", "quiet"),)
+    # What was called comes first.
+    is_short = name_cells + tail_cells <= cells
+    yield (mark_piece, (_cut(name, cells - 2), text_style), *(((tail, "quiet"),) if is_short else ()))
+    rest = folded if is_short else " ".join(each for each in (about, folded) if each)
+    if rest:
+        yield ((f"  {_cut(rest, cells - 2)}", "quiet"),)
 
 
 def _duration(call: CallRecord) -> str:
