@@ -3,7 +3,7 @@
 import { called } from "/rows.js";
 
 // Fewer fit on a screen, and each row says more than their number.
-const ALIKE_MIN = 10;
+export const ALIKE_MIN = 10;
 const NAMED_MAX = 3;
 
 /**

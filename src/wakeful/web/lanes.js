@@ -11,7 +11,7 @@ export const DAY_MS = HOURS * 3600e3;
 const READ_MS_MAX = 15000;
 const LANE_HEIGHT = 14;
 const AXIS_HEIGHT = 20;
-const LABEL_PX = 52;
+const LABEL_PX = 60;
 // However short it was, it is drawn.
 const GRAVE = new Set(["dead", "silent", "person"]);
 // Without the calls of each session, nothing tells these apart.

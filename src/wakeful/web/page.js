@@ -36,7 +36,7 @@ const post = orders();
 const address = new Address(moved);
 const lanes = new Lanes();
 const list = new SessionList(roster, address, lanes);
-const report = new ReportView((id) => roster.get(id));
+const report = new ReportView();
 const session = new SessionView(post && guarded(post));
 const agents = new Agents({ list: byId("agent-rows"), empty: byId("agents-empty"), post });
 const checkpoints = new Checkpoints({ list: byId("checkpoint-rows"), more: byId("checkpoints-more"), empty: byId("checkpoints-empty"), post });
@@ -174,12 +174,14 @@ const link = new Link({
     agents.mode = told.mode;
     drawAround();
     count();
-    refresh();
+    // The others call sessions as the list does.
+    if (list.ready || address.choice.view === "session") refresh();
     const { total } = told.sessions;
     return total.shown !== roster.size || total.older !== roster.older;
   },
   sessions(records, older) {
     roster.replace(records, older);
+    if (!list.ready && address.choice.view !== "session") refresh();
     list.ready = true;
     if (link.isAsking) {
       lanes.forget();

@@ -3,6 +3,7 @@
 
 import { sessionAddress } from "/address.js";
 import { byId, element, exactMoment, holding, inward, moment, redraw, setText, spoken } from "/dom.js";
+import { ALIKE_MIN } from "/groups.js";
 import { read } from "/link.js";
 import { age, callText, shortId } from "/rows.js";
 
@@ -15,13 +16,10 @@ const PARTS = {
 };
 
 export class ReportView {
-  #get;
   #period = null;
   #reading = 0;
 
-  /** `get(id)` is the record of a session that is listed. */
-  constructor(get) {
-    this.#get = get;
+  constructor() {
     byId("report-again").addEventListener("click", () => this.#read());
   }
 
@@ -41,11 +39,11 @@ export class ReportView {
       return setText(byId("report-when"), "No report: Wakeful did not answer.");
     }
     byId("report-when").replaceChildren("As of ", exactMoment(report.until));
-    redraw(byId("report-body"), report, () => drawn(report, this.#get));
+    redraw(byId("report-body"), report, () => drawn(report));
   }
 }
 
-function drawn(report, get) {
+function drawn(report) {
   const { sessions, totals, left_out: left, notes } = report;
   if (!sessions.length) return [holding("section", "note", element("h3", "", "No sessions were active"), holding("p", "", "since ", moment(report.since)))];
   const until = Date.parse(report.until);
@@ -53,22 +51,34 @@ function drawn(report, get) {
   return [
     holding("section", "card totals", element("p", "totals-line", sessionsText(totals)), element("p", "soft", workText(totals)),
       ...notes.map((text) => holding("p", "soft", ...spoken(text)))),
-    ...groups.filter(([, those]) => those.length).map(([look, those]) => section(look, those, until, get)),
+    ...groups.filter(([, those]) => those.length).map(([look, those]) => section(look, those, until, left > 0)),
     ...(left ? [element("p", "soft", `and ${left.toLocaleString("en")} more, included in the totals above`)] : []),
   ];
 }
 
-function section([mark, name], sessions, until, get) {
+/** `isCut`: more of them are not listed. */
+function section([mark, name], sessions, until, isCut) {
   const sign = element("span", "part-mark", mark);
   sign.setAttribute("aria-hidden", "true");
-  const made = holding("section", "part", holding("h3", "", sign, `${name} `, element("span", "soft", String(sessions.length))), holding("ul", "card", ...sessions.map((session) => line(session, until, get))));
+  const made = holding("section", "part", holding("h3", "", sign, `${name} `, isCut ? null : element("span", "soft", String(sessions.length))), holding("ul", "card", ...lines(sessions, until)));
   made.dataset.part = sessions[0].part;
   return made;
 }
 
-function line(session, until, get) {
+/** Many with the same words are one line that opens. */
+function lines(sessions, until) {
+  const alike = Map.groupBy(sessions, ({ provider, words, id }) => (words ? `${provider} ${words}` : id));
+  return [...alike.values()].flatMap((those) => {
+    const found = those.map((session) => line(session, until));
+    if (those.length < ALIKE_MIN) return found;
+    const summary = holding("summary", "", element("b", "", `${those.length} sessions`), " ", ...spoken(those[0].words));
+    return [holding("li", "", holding("details", "", summary, holding("ul", "", ...found)))];
+  });
+}
+
+function line(session, until) {
   const { folder, project } = session;
-  const name = get(session.id)?.short_name || session.name || project || shortId(session.id);
+  const name = session.short_name || session.name || project || shortId(session.id);
   const results = resultsText(session);
   return holding("li", "",
     holding("p", "report-head", inward(name, sessionAddress(session.id)), ...(project && project !== name ? [element("span", "soft", project)] : []), holding("span", "report-status", ...spoken(statusText(session, until)))),
