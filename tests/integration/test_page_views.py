@@ -21,6 +21,8 @@ from wakeful.agents.model import AgentObservation
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.process import Process, ProcessState
 from wakeful.healing.plan import HealingRules
+from wakeful.incidents.critical_event import critical_event
+from wakeful.incidents.critical_log import CriticalLog
 from wakeful.judging.available_actions import INTERRUPTED_CALL, OBSERVING
 from wakeful.judging.events import (
     CallEnded,
@@ -429,6 +431,55 @@ def test_the_report_is_a_view_with_links(
     assert [url.rpartition("=")[2] for url in asked] == ["12h", "7d", "7d"]
     body.get_by_role("link", name="bank").click()
     expect(page.locator("#session-title")).to_have_text("bank")
+
+
+# The widths of the cells in the first row of events, and which is the widest.
+WIDEST = """() => [...document.querySelectorAll("#event-rows tr:first-child td")]
+  .map((cell) => [cell.clientWidth, cell.className]).sort((one, other) => other[0] - one[0])[0][1]"""
+# Session names that are cut off.
+CUT_NAMES = """() => [...document.querySelectorAll("tr[data-id] td.session")]
+  .filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.textContent)"""
+
+
+def test_events_name_the_session_and_say_what_happened(
+    tmp_path: Path, doors: HttpFixture, clinic: HealingFixture, context: BrowserContext
+) -> None:
+    """The session by its short name, the widest column says what happened, and the time in details has seconds."""
+    doors.call(lambda: clinic.start("a"))
+    event = critical_event(
+        "queue_stalled",
+        subject("a").id,
+        "shop",
+        "no worker took `job 7`",
+        "none",
+        None,
+        {"waiting": 7},
+        at_wall=clinic.wall() - 61,
+    )
+    CriticalLog(tmp_path / "critical_events.jsonl").append(event)
+    page = open_link(doors, context, "?view=events")
+    rows = page.locator("#event-rows tr")
+    expect(rows).to_have_count(1)
+    expect(rows.get_by_role("link")).to_have_text("shop")
+    expect(rows.locator(".what")).to_contain_text("queue stalled: no worker took job 7")
+    assert page.evaluate(WIDEST) == "what"
+    rows.locator("summary").click()
+    expect(rows.locator("dl")).to_contain_text(re.compile(r"\d\d:\d\d:59"))
+    expect(rows.locator("dl")).to_contain_text("waiting7")
+
+
+def test_sessions_of_one_project_can_be_told_apart_on_a_phone(
+    doors: HttpFixture, clinic: HealingFixture, context: BrowserContext
+) -> None:
+    """Each row begins with another name, which is not cut off."""
+    ids = [f"{number:08x}-5bd4-4e7f-8f39-0c1a2b3c4d5e" for number in (0xA1, 0xB2C3D4E5, 0xB2C3D4E6)]
+    doors.call(lambda: [clinic.start(each, project="shop-checkout") for each in ids])
+    page = open_link(doors, context)
+    page.set_viewport_size({"width": 390, "height": 844})
+    names = page.locator("tr[data-id] .name")
+    expect(names).to_have_count(3)
+    assert len(set(names.all_text_contents())) == 3
+    assert page.evaluate(CUT_NAMES) == []
 
 
 def test_a_session_nobody_knows_is_said_to_be_unknown(doors: HttpFixture, context: BrowserContext) -> None:
