@@ -61,7 +61,7 @@ def test_a_real_agent_dies_and_comes_back_before_ones_eyes(
 def test_a_real_question_is_answered_and_a_turn_stopped_on_the_page(
     operator: Operator, claude: ClaudeHome, page: Page
 ) -> None:
-    """What it asks is shown, two clicks allow it, and the tool runs. Stopped there in its next turn, it raises no alert."""
+    """Two clicks allow what it asks, and the tool runs. Its next prompt is sent there; stopped in that turn, it raises no alert."""
     asking = script(bash("touch allowed"), DONE)
     session_id = operator.start("--headless", "--prompt", asking, "--", "claude")
     page.locator(f'tr[data-id="{session_id}"] a').click()
@@ -75,8 +75,13 @@ def test_a_real_question_is_answered_and_a_turn_stopped_on_the_page(
     standing = page.locator("#session-standing")
     expect(standing).to_contain_text("idle")
     expect(page.locator("[data-action=allow]")).to_have_count(0)
+    log = page.locator("#session-log")
+    expect(log.locator(".call")).to_contain_text("Bash: touch allowed")
+    expect(log.locator('[data-by="agent"]')).to_contain_text("done")
 
-    operator.act("send", session_id, script({"hang": "mid", "loop": True}))
+    page.locator("#prompt").fill(script({"hang": "mid", "loop": True}))
+    page.locator("#prompt-send").click()
+    expect(page.locator("#prompt-said")).to_have_attribute("data-outcome", "done")
     expect(standing).to_contain_text("prompting")
     page.locator("[data-action=stop]").click()
     dialog.get_by_role("button", name="Stop", exact=True).click()

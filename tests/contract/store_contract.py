@@ -27,6 +27,7 @@ from wakeful.storage.base import (
     FinishedTurns,
     Intent,
     Note,
+    StateChange,
     Store,
     StoreClosed,
     Transition,
@@ -197,6 +198,15 @@ class StoreContract:
             TransitionCount(B, "idle", "prompting", "unknown", "healthy", 1),
         ]
         assert await store.transition_counts(9.5) == []
+
+    async def test_changes_are_listed_without_their_records(self, store: Store) -> None:
+        """Those since a time, oldest first; of too many, the newest."""
+        await store.record([change(A, at=1.0), change(B, at=2.0), change(A, at=4.0), change(B, at=3.0)])
+        found = await store.state_changes(2.0, 10)
+        assert [(each.session_id, each.at) for each in found] == [(B, 2.0), (B, 3.0), (A, 4.0)]
+        assert found[0] == StateChange(B, 2.0, "idle", "unknown", "prompting", "healthy", "seen")
+        assert await store.state_changes(2.0, 2) == found[1:]
+        assert await store.state_changes(9.0, 2) == []
 
     async def test_turns_that_ended_well_are_counted_since_a_time(self, store: Store) -> None:
         """Once each, however many transitions tell of the same one; a transition that knows of none counts for none."""

@@ -37,6 +37,7 @@ from wakeful.views.records import (
     Overview,
     SessionList,
 )
+from wakeful.views.timeline import FleetTimeline
 
 ONE = "/api/sessions/claude-working"
 SHAPES: dict[str, type] = {
@@ -64,6 +65,10 @@ SHAPES: dict[str, type] = {
     "/api/incidents?all=true": IncidentList,
     "/api/events": CriticalEventList,
     "/api/lost": LostSessionList,
+    "/api/timeline": FleetTimeline,
+    "/api/timeline?hours=168": FleetTimeline,
+    "/api/timeline?hours=169": ProblemDocument,
+    "/api/timeline?days=1": ProblemDocument,
     "/api/report": Report,
     "/api/report?since=22:00&folders=false": Report,
     "/api/report?since=never": ProblemDocument,

@@ -17,7 +17,24 @@ from wakeful.checkpoints.model import Checkpoint, CheckpointChoice, CheckpointKi
 from wakeful.judging.events import FormatDrifted, Prompted, QuestionAnswered
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
-VIEWS = ("", "?session=claude-killed", "?view=decisions", "?view=incidents", "?view=agents", "?view=events")
+# A WebSocket that closes before it opens.
+BLOCKED = """
+window.WebSocket = class {
+  constructor() { queueMicrotask(() => this.onclose()); }
+  close() {}
+};
+"""
+VIEWS = (
+    "",
+    "?session=claude-killed",
+    "?view=decisions",
+    "?view=incidents",
+    "?view=agents",
+    "?view=events",
+    "?view=timeline",
+    "?view=report",
+    "?by=project",
+)
 
 pytestmark = needs_chromium
 
@@ -226,6 +243,24 @@ def test_a_daemon_that_hangs_is_noticed(doors: HttpFixture, context: BrowserCont
     is_live(page)
     page.route("**/api/status", lambda _route: None)
     expect(page.locator("#link-text")).to_have_text("connection lost", timeout=15_000)
+
+
+@pytest.mark.parametrize("how", ["delete window.WebSocket", BLOCKED])
+def test_without_a_websocket_the_page_says_so_and_goes_on(
+    doors: HttpFixture, context: BrowserContext, how: str
+) -> None:
+    """It asks for the list instead, in a browser that has none and where something between refuses it."""
+    context.add_init_script(how)
+    page = open_link(doors, context, hurry=True)
+    expect(page.locator("#notices")).to_contain_text("This browser has no WebSocket to Wakeful")
+    expect(page.locator("#link-text")).to_have_text("every 10 s")
+    expect(row(page, "working").locator(".state")).to_have_text("prompting")
+    doors.call(lambda: doors.house.ask("working", "Edit: main.py"))
+    expect(row(page, "working").locator(".state")).to_have_text("waiting")
+    row(page, "working").locator("a").click()
+    expect(page.locator("#session-standing")).to_contain_text("waiting")
+    doors.call(lambda: doors.house.hear("working", QuestionAnswered(doors.house.clock.now().wall)))
+    expect(page.locator("#session-standing")).to_contain_text("prompting")
 
 
 def test_a_login_that_ended_is_noticed(doors: HttpFixture, context: BrowserContext) -> None:

@@ -1,5 +1,6 @@
 """The views of the page in a real browser: one session and what is done about it, agents, hostile words, a crowd."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -20,8 +21,19 @@ from wakeful.agents.model import AgentObservation
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.process import Process, ProcessState
 from wakeful.healing.plan import HealingRules
+from wakeful.incidents.critical_event import critical_event
+from wakeful.incidents.critical_log import CriticalLog
 from wakeful.judging.available_actions import INTERRUPTED_CALL, OBSERVING
-from wakeful.judging.events import CallEnded, CallStarted, LogOpened, Prompted, QuestionAsked, Speaker
+from wakeful.judging.events import (
+    CallEnded,
+    CallStarted,
+    Failure,
+    LogOpened,
+    Prompted,
+    QuestionAsked,
+    Speaker,
+    TurnFailed,
+)
 from wakeful.testing.scripted_runtime import ALIVE, SESSION_DEAD
 
 KEY = "sk-ant-api03-" + "a1B2" * 12
@@ -313,6 +325,163 @@ def test_a_tab_with_a_cookie_only_shows_commands(
     assert other.locator("[data-action]").count() == 0
 
 
+def test_the_timeline_has_a_lane_for_every_session(
+    doors: HttpFixture, clinic: HealingFixture, context: BrowserContext
+) -> None:
+    """One request for all of them; what happens afterwards is told. An idle session costs no request."""
+    asked: list[str] = []
+
+    def day() -> None:
+        for name in ("a", "b"):
+            clinic.start(name)
+        clinic.work("a")
+        clinic.clock.advance(3600)
+        clinic.ask("a", "Bash: make")
+        clinic.clock.advance(600)
+
+    doors.call(day)
+    context.on("request", lambda request: asked.append(request.url) if "/api/" in request.url else None)
+    page = context.new_page()
+    page.clock.set_fixed_time(clinic.wall())
+    page.goto(f"{doors.url}/?view=timeline#code={doors.call(doors.access.logins.new_code)}")
+    lanes = page.locator("#table .lane")
+    expect(lanes).to_have_count(2)
+    # The picture is in words, too.
+    named = page.get_by_role("img", name=re.compile("Last 24 h: working 1 h 0 min, waiting for you 10 min"))
+    expect(named).to_have_count(1)
+    expect(named.locator(".span-person")).to_have_count(1)
+    expect(page.get_by_role("img", name="Last 24 h: idle 1 h 10 min")).to_have_count(1)
+    page.clock.set_fixed_time(clinic.wall() + 120)
+    doors.call(lambda: clinic.work("b"))
+    expect(lanes.nth(1).locator(".span-working")).to_have_count(1)
+    assert sum("/api/timeline" in url for url in asked) == 1
+    assert not [url for url in asked if "/events?after" in url]
+    page.get_by_role("link", name=re.compile("^shop")).first.click()
+    expect(page.locator("#session-title")).to_be_focused()
+    page.keyboard.press("1")
+    expect(page.locator("#sessions")).to_have_attribute("aria-label", "Sessions")
+    page.keyboard.press("6")
+    expect(page.locator("#sessions")).to_have_attribute("aria-label", "Timeline")
+
+
+def test_many_sessions_with_one_cause_are_one_card(
+    doors: HttpFixture, clinic: HealingFixture, context: BrowserContext
+) -> None:
+    """Two thousand refused logins are one line, which opens; the one that asks is not hidden among them."""
+
+    def crowd() -> None:
+        clinic.ask("other", "Bash: make")
+        for number in range(2000):
+            name = f"s{number:04}"
+            at = clinic.wall()
+            process = Process(500_000 + number, 1, BOOT)
+            clinic.supervisor.on_process(subject(name), process, ProcessState.ALIVE, source="a test")
+            opened = LogOpened(at, ConversationId(name), f"/home/me/p{number % 50}")
+            failed = TurnFailed(at, Failure.AUTH, "Please run /login")
+            clinic.supervisor.on_events(subject(name), [opened, Prompted(at), failed], live=True)
+        clinic.settle()
+
+    doors.call(crowd)
+    page = open_link(doors, context)
+    card = page.get_by_role("button", name=re.compile("2,000 sessions"))
+    expect(card).to_contain_text("the provider refused the login")
+    expect(card).to_have_attribute("aria-expanded", "false")
+    expect(page.locator("tr[data-id]")).to_have_count(1)
+    page.locator("body").press("n")
+    page.keyboard.press("n")
+    expect(card).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#table")).to_have_attribute("aria-rowcount", "2003")
+    expect(card).to_be_focused()
+    page.keyboard.press("j")
+    page.keyboard.press("End")
+    expect(page.locator('tr[aria-rowindex="2003"]')).to_be_in_viewport()
+    page.locator("#by-project").check()
+    expect(page).to_have_url(re.compile(r"by=project"))
+    expect(page.get_by_role("button", name="p0 40 sessions 40 need you")).to_be_visible()
+
+
+def test_the_report_is_a_view_with_links(
+    doors: HttpFixture, clinic: HealingFixture, context: BrowserContext
+) -> None:
+    """What `wakeful report` says, read once and again when asked; a session in it opens."""
+    asked: list[str] = []
+
+    def night() -> None:
+        clinic.start("done")
+        clinic.finish("done")
+        process = clinic.start("gone", project="bank")
+        clinic.work("gone", HOSTILE_TEXTS[0])
+        clinic.end(process)
+        clinic.ask("asking", "Bash: make")
+
+    doors.call(night)
+    context.on("request", lambda request: asked.append(request.url) if "/api/report" in request.url else None)
+    page = open_link(doors, context, "?view=report")
+    body = page.locator("#report-body")
+    expect(body.locator(".totals-line")).to_have_text("2 need you, 1 finished, 1 died, 0 resumed")
+    expect(body.locator("h3")).to_have_text(["◆waiting for you 1", "✕died 1", "✓finished 1"])
+    expect(body.locator('[data-part="died"]')).to_contain_text("died in the middle of a turn")
+    doors.call(lambda: clinic.work("done"))
+    page.locator("#report-since").select_option("7d")
+    expect(page).to_have_url(re.compile(r"period=7d"))
+    expect(body.locator('[data-part="working"]')).to_contain_text("running")
+    page.get_by_role("button", name="Refresh").click()
+    page.wait_for_load_state("networkidle")
+    assert [url.rpartition("=")[2] for url in asked] == ["12h", "7d", "7d"]
+    body.get_by_role("link", name="bank").click()
+    expect(page.locator("#session-title")).to_have_text("bank")
+
+
+# The widths of the cells in the first row of events, and which is the widest.
+WIDEST = """() => [...document.querySelectorAll("#event-rows tr:first-child td")]
+  .map((cell) => [cell.clientWidth, cell.className]).sort((one, other) => other[0] - one[0])[0][1]"""
+# Session names that are cut off.
+CUT_NAMES = """() => [...document.querySelectorAll("tr[data-id] td.session")]
+  .filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.textContent)"""
+
+
+def test_events_name_the_session_and_say_what_happened(
+    tmp_path: Path, doors: HttpFixture, clinic: HealingFixture, context: BrowserContext
+) -> None:
+    """The session by its short name, the widest column says what happened, and the time in details has seconds."""
+    doors.call(lambda: clinic.start("a"))
+    event = critical_event(
+        "queue_stalled",
+        subject("a").id,
+        "shop",
+        "no worker took `job 7`",
+        "none",
+        None,
+        {"waiting": 7},
+        at_wall=clinic.wall() - 61,
+    )
+    CriticalLog(tmp_path / "critical_events.jsonl").append(event)
+    page = open_link(doors, context, "?view=events")
+    rows = page.locator("#event-rows tr")
+    expect(rows).to_have_count(1)
+    expect(rows.get_by_role("link")).to_have_text("shop")
+    expect(rows.locator(".what")).to_contain_text("queue stalled: no worker took job 7")
+    assert page.evaluate(WIDEST) == "what"
+    rows.locator("summary").click()
+    expect(rows.locator("dl")).to_contain_text(re.compile(r"\d\d:\d\d:59"))
+    expect(rows.locator("dl")).to_contain_text("waiting7")
+
+
+def test_sessions_of_one_project_can_be_told_apart_on_a_phone(
+    doors: HttpFixture, clinic: HealingFixture, context: BrowserContext
+) -> None:
+    """Each row begins with another name, which is not cut off."""
+    ids = [f"{number:08x}-5bd4-4e7f-8f39-0c1a2b3c4d5e" for number in (0xA1, 0xB2C3D4E5, 0xB2C3D4E6)]
+    doors.call(lambda: [clinic.start(each, project="shop-checkout") for each in ids])
+    page = open_link(doors, context)
+    page.set_viewport_size({"width": 390, "height": 844})
+    names = page.locator("tr[data-id] .name")
+    expect(names).to_have_count(3)
+    assert len(set(names.all_text_contents())) == 3
+    assert page.evaluate(CUT_NAMES) == []
+
+
 def test_a_session_nobody_knows_is_said_to_be_unknown(doors: HttpFixture, context: BrowserContext) -> None:
     """An old address is no error, and shows nothing of anybody else."""
     page = open_link(doors, context, "?session=claude-nobody")
@@ -467,14 +636,15 @@ def test_two_hundred_hostile_texts_stay_text(
     page = open_link(doors, context)
     expect(page.locator("tr[data-id]").first).to_be_visible()
     page.set_viewport_size({"width": 1280, "height": 12_000})
+    page.get_by_role("button", name="100 sessions").click()
     expect(page.locator("tr[data-id]")).to_have_count(200)
     shown = page.locator("tr[data-id] .doing").all_text_contents()
     assert sum("owned" in text or "<" in text for text in shown) > 150, "they are there to be read"
     assert page.evaluate(INTRUDERS) == []
     page.set_viewport_size({"width": 1280, "height": 800})
-    for view in ("decisions", "incidents", "events", "agents"):
+    for view in ("decisions", "incidents", "events", "agents", "timeline", "report"):
         page.locator(f'#views [data-view="{view}"]').click()
-        expect(page.locator(f"#{view}")).to_be_visible()
+        expect(page.locator("#table" if view == "timeline" else f"#{view}")).to_be_visible()
         page.wait_for_load_state("networkidle")
         assert page.evaluate(INTRUDERS) == [], view
     page.locator("#views [data-view=decisions]").click()
@@ -518,7 +688,8 @@ def test_long_words_push_nothing_off_the_screen(
         # A page that may only read spells commands where others have buttons.
         page.evaluate("sessionStorage.clear()")
     page.set_viewport_size({"width": width, "height": 800})
-    views = ("", *(f"?view={each}" for each in ("decisions", "incidents", "agents", "events")))
+    others = ("decisions", "incidents", "agents", "events", "timeline", "report")
+    views = ("", "?by=project", *(f"?view={each}" for each in others))
     for view in (*views, "?session=claude-h000"):
         page.goto(f"{doors.url}/{view}")
         is_live(page)

@@ -24,10 +24,12 @@ VIEWS: Final = {
     "incidents": "?view=incidents&past=1",
     "agents": "?view=agents",
     "events": "?view=events",
+    "timeline": "?view=timeline",
+    "report": "?view=report",
 }
 LOOKS: Final = {"light": (1280, 800), "dark": (1280, 800), "phone": (390, 844)}
 # One session has more to show than a screen.
-SESSION_HEIGHT: Final = 1190
+SESSION_HEIGHT: Final = 1560
 PNGQUANT: Final = ("pngquant", "--force", "--skip-if-larger", "--ext", ".png", "--")
 
 

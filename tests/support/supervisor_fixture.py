@@ -66,7 +66,7 @@ from wakeful.sessions.session import TrackedSession
 from wakeful.sessions.supervisor import Supervisor
 from wakeful.sessions.tracking import track_sessions
 from wakeful.sources.log_source import LogExcerpt
-from wakeful.storage.base import Store, Transition
+from wakeful.storage.base import StateChange, Store, Transition
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import START_WALL, VirtualClock
 from wakeful.views.records import DaemonRecord, SourceRecord
@@ -289,6 +289,9 @@ class HouseFacts(SessionFacts):
         self, session_id: SessionId | None = None, *, after: int = 0, limit: int = 1000
     ) -> list[Transition]:
         return await self.house.store.transitions(session_id, after=after, limit=limit)
+
+    async def state_changes(self, since: float, limit: int) -> Sequence[StateChange]:
+        return await self.house.store.state_changes(since, limit)
 
     def healing_case_of(self, session_id: SessionId) -> HealingCase | None:
         return self.house.trouble_of(session_id)

@@ -16,7 +16,7 @@ from wakeful.heartbeat.model import HeartbeatStatus
 from wakeful.judging.events import Event
 from wakeful.linux.files import ProblemFile
 from wakeful.sources.log_source import LogExcerpt
-from wakeful.storage.base import Store, Transition
+from wakeful.storage.base import StateChange, Store, Transition
 from wakeful.views.records import DaemonRecord
 from wakeful.views.sessions import ProcessRecord, SessionFacts
 
@@ -72,6 +72,9 @@ class DaemonFacts(SessionFacts):
         self, session_id: SessionId | None = None, *, after: int = 0, limit: int = 1000
     ) -> list[Transition]:
         return await self._store.transitions(session_id, after=after, limit=limit)
+
+    async def state_changes(self, since: float, limit: int) -> Sequence[StateChange]:
+        return await self._store.state_changes(since, limit)
 
     def process_tree(self, agent: Process) -> Sequence[ProcessRecord]:
         return self._daemon.observer.process_tree(agent)

@@ -114,6 +114,7 @@ class SessionReport(Struct, frozen=True):
     folder: GitChanges | None
     shared_with: int
     untrusted: str
+    short_name: str = ""
 
 
 class ReportTotals(Struct, frozen=True):
@@ -274,6 +275,7 @@ def _session(
         folder=folder,
         shared_with=shared.get(folder.root, 1) - 1 if folder is not None else 0,
         untrusted=next(iter(finding.untrusted), "") if finding else wait.untrusted if wait else "",
+        short_name=record.short_name,
     )
 
 

@@ -40,6 +40,18 @@ class TransitionCount(Struct, frozen=True):
     count: int
 
 
+class StateChange(Struct, frozen=True):
+    """A transition without its record. `old_state` is empty for a new session."""
+
+    session_id: SessionId
+    at: float
+    old_state: str
+    old_health: str
+    state: str
+    health: str
+    reason: str
+
+
 class FinishedTurns(Struct, frozen=True):
     """How many turns of a session ended well, and the end of the newest of them."""
 
@@ -147,6 +159,9 @@ class Store(Protocol):
 
     async def transition_counts(self, since: float) -> list[TransitionCount]:
         """How often each session made each transition since that time, unordered."""
+
+    async def state_changes(self, since: float, limit: int) -> list[StateChange]:
+        """The newest `limit` transitions since that time without their records, oldest first."""
 
     async def finished_turns(self, since: float) -> list[FinishedTurns]:
         """The turns that ended well since that time, according to the transitions, unordered."""

@@ -36,6 +36,7 @@ from wakeful.storage.base import (
     Intent,
     Note,
     SessionRow,
+    StateChange,
     StoreClosed,
     Transition,
     TransitionCount,
@@ -241,6 +242,25 @@ class MemoryStore:
             if each.at >= since
         )
         return [TransitionCount(*standings, count) for standings, count in counted.items()]
+
+    async def state_changes(self, since: float, limit: int) -> list[StateChange]:
+        self._require_open()
+        found = sorted(
+            (each for each in self._transitions.values() if each.at >= since),
+            key=lambda each: (each.at, each.seq),
+        )
+        return [
+            StateChange(
+                each.session_id,
+                each.at,
+                each.old_state,
+                each.old_health,
+                each.new_state,
+                each.new_health,
+                each.reason,
+            )
+            for each in found[max(0, len(found) - limit) :]
+        ]
 
     async def finished_turns(self, since: float) -> list[FinishedTurns]:
         self._require_open()

@@ -8,7 +8,6 @@ blank, because it is unknown.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -16,27 +15,12 @@ from msgspec import Struct
 from wakeful.cli.format.explanation import Line
 from wakeful.core.durations import age
 from wakeful.views.records import CallList, CallRecord, EventRecord
+from wakeful.views.timeline import ActivityKind, activity_kind
 
-_SILENT_REASONS: Final = frozenset({"silent", "tool_wedged", "never_started"})
 _FINISHED_ENDS: Final = frozenset({"ok", "error", "refused"})
 
 
 NO_CALLS: Final = CallList((), None)
-
-
-class ActivityKind(StrEnum):
-    """In the order of the legend."""
-
-    WORKING = "working"
-    MODEL = "waiting for the model"
-    TOOL = "running a tool"
-    PERSON = "waiting for you"
-    IDLE = "idle"
-    PROBLEM = "stuck"
-    SILENT = "silent"
-    DEAD = "dead"
-    UNKNOWN = "unknown"
-    STOPPED = "stopped"
 
 
 class Span(NamedTuple):
@@ -56,23 +40,10 @@ def spans_of(events: Sequence[EventRecord], calls: CallList, now_wall: float) ->
     starts = [wall_of(each.at) for each in events]
     found: list[Span] = []
     for event, start, end in zip(events, starts, [*starts[1:], now_wall], strict=True):
-        span = Span(start, end, kind_of(event))
+        span = Span(start, end, activity_kind(event.state, event.health, event.reason))
         is_work = span.kind is ActivityKind.WORKING and since is not None
         found += _split_by_calls(span, runs, cuts, since or 0.0) if is_work else [span]
     return found
-
-
-def kind_of(event: EventRecord) -> ActivityKind:
-    """The same kinds as on the page."""
-    if event.health == "dead":
-        return ActivityKind.DEAD
-    if event.reason in _SILENT_REASONS:
-        return ActivityKind.SILENT
-    if event.state == "waiting":
-        return ActivityKind.PERSON
-    by_health = {"degraded": ActivityKind.PROBLEM, "unknown": ActivityKind.UNKNOWN}
-    by_state = {"stopped": ActivityKind.STOPPED, "idle": ActivityKind.IDLE, "detached": ActivityKind.IDLE}
-    return by_health.get(event.health) or by_state.get(event.state, ActivityKind.WORKING)
 
 
 def _tool_runs(calls: Sequence[CallRecord], now_wall: float) -> Iterator[_ToolRun]:
@@ -139,6 +110,13 @@ _KIND_STYLES: Final = {
     ActivityKind.UNKNOWN: ("░", "warning"),
     ActivityKind.STOPPED: ("▁", "quiet"),
 }
+# The others are called as in JSON.
+_KIND_WORDS: Final = {
+    ActivityKind.MODEL: "waiting for the model",
+    ActivityKind.TOOL: "running a tool",
+    ActivityKind.PERSON: "waiting for you",
+    ActivityKind.PROBLEM: "stuck",
+}
 _BLANK: Final = (" ", "quiet")
 _ACTION_MARK: Final = ("◆", "accent")
 _INCIDENT_MARK: Final = ("─", "error")
@@ -182,7 +160,10 @@ def _legend(spans: Sequence[Span], began: float, left_out: int) -> Line:
     for start, end, kind in spans:
         lasted[kind] += max(0, int(end - max(start, began)))
     shown = [
-        (f"{_KIND_STYLES[kind][0]} {kind} {age(lasted[kind])}  ", _KIND_STYLES[kind][1])
+        (
+            f"{_KIND_STYLES[kind][0]} {_KIND_WORDS.get(kind, kind)} {age(lasted[kind])}  ",
+            _KIND_STYLES[kind][1],
+        )
         for kind in ActivityKind
         if lasted[kind]
     ]

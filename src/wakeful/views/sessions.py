@@ -37,7 +37,7 @@ from wakeful.sessions.prompt_timeouts import TimerRules
 from wakeful.sessions.registry import Query, SessionRegistry, WaitResult
 from wakeful.sessions.session import TrackedSession
 from wakeful.sources.log_source import LogExcerpt
-from wakeful.storage.base import Transition
+from wakeful.storage.base import StateChange, Transition
 from wakeful.views.calls import OpenCallEnd, left_open, open_call_end, recent_calls
 from wakeful.views.conversation import conversation_of
 from wakeful.views.records import (
@@ -46,6 +46,7 @@ from wakeful.views.records import (
     EventRecord,
     Overview,
 )
+from wakeful.views.timeline import CHANGES_MAX, fleet_timeline
 
 
 def event_record(row: Transition) -> EventRecord:
@@ -142,6 +143,11 @@ class SessionFacts(ABC):
         """The stored transitions of a session, as `Store.transitions`."""
         del session_id, after, limit
         return []
+
+    async def state_changes(self, since: float, limit: int) -> Sequence[StateChange]:
+        """The stored changes of all sessions, as `Store.state_changes`."""
+        del since, limit
+        return ()
 
     def process_tree(self, agent: Process) -> Sequence[ProcessRecord]:
         del agent
@@ -331,6 +337,14 @@ class SessionQueries:
         rows = await self._facts.transitions(session_id, after=after, limit=limit)
         more = rows[-1].seq if len(rows) == limit else None
         return QueryResult(_encode(EventList(tuple(map(event_record, rows)), more)))
+
+    async def timeline(self, hours: int) -> QueryResult:
+        """What every session did in the last hours."""
+        until = self._clock.now().wall
+        since = until - hours * 3600.0
+        changes = await self._facts.state_changes(since, CHANGES_MAX)
+        # In a thread: so many take longer than verdicts may wait.
+        return QueryResult(_encode(await asyncio.to_thread(fleet_timeline, changes, since, until)))
 
     async def calls(self, text: str, *, limit: int) -> QueryResult:
         """The newest calls of one session, oldest first, redacted."""

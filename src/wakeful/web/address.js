@@ -3,8 +3,11 @@
 /** A choice that leaves nobody out. */
 export const EVERYBODY = { q: "", is: new Set(), project: "", hands: "" };
 
-const VIEWS = ["sessions", "decisions", "incidents", "agents", "events"];
+const VIEWS = ["sessions", "decisions", "incidents", "agents", "events", "timeline", "report"];
+// The two that show the list of sessions.
+const LISTS = ["sessions", "timeline"];
 const SINCE = ["24h", "7d", "30d"];
+const PERIODS = ["12h", "24h", "7d"];
 
 /** What an address asks for; whatever it does not know it leaves out. */
 export function chosen(search) {
@@ -19,6 +22,9 @@ export function chosen(search) {
     hands: ["managed", "found"].includes(asked.get("hands")) ? asked.get("hands") : "",
     since: SINCE.includes(asked.get("since")) ? asked.get("since") : SINCE[0],
     past: asked.get("past") === "1",
+    by: asked.get("by") === "project" ? "project" : "",
+    period: PERIODS.includes(asked.get("period")) ? asked.get("period") : PERIODS[0],
+    lists: !asked.get("session") && LISTS.includes(view),
   };
 }
 
@@ -33,6 +39,8 @@ export function addressOf(choice) {
   if (choice.hands) asked.set("hands", choice.hands);
   if (choice.since && choice.since !== SINCE[0]) asked.set("since", choice.since);
   if (choice.past) asked.set("past", "1");
+  if (choice.by) asked.set("by", choice.by);
+  if (choice.period && choice.period !== PERIODS[0]) asked.set("period", choice.period);
   const text = asked.toString();
   return text ? `/?${text}` : "/";
 }
@@ -49,6 +57,12 @@ export class Address {
     this.choice = chosen(location.search);
     addEventListener("popstate", () => this.#take());
     document.addEventListener("click", (event) => this.#follow(event));
+  }
+
+  /** Whether the list leaves some sessions out. */
+  get isNarrowed() {
+    const { q, is, project, hands } = this.choice;
+    return Boolean(q || is.size || project || hands);
   }
 
   /** A new place, which Back leaves again. */

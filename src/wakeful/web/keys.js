@@ -3,7 +3,7 @@
 import { EVERYBODY } from "/address.js";
 import { byId } from "/dom.js";
 
-const VIEWS = ["/", "/?view=decisions", "/?view=incidents", "/?view=agents", "/?view=events"];
+const VIEWS = ["/", "/?view=decisions", "/?view=incidents", "/?view=agents", "/?view=events", "/?view=timeline", "/?view=report"];
 
 /** `page`: {address, table, filter, isNeeding}. */
 export function listen(page) {
@@ -17,7 +17,7 @@ export function listen(page) {
 
 const ANYWHERE = {
   "/": (page) => {
-    if (page.address.choice.view !== "sessions") page.address.go("/");
+    if (!page.address.choice.lists) page.address.go("/");
     page.filter.focus();
     page.filter.select();
   },
@@ -43,12 +43,12 @@ function place(key) {
 
 /** Elsewhere the key is not ours. */
 function inList(act) {
-  return (page) => (page.address.choice.view === "sessions" ? act(page) : false);
+  return (page) => (page.address.choice.lists ? act(page) : false);
 }
 
 function leave(page) {
   const { choice } = page.address;
   if (choice.view === "session") return page.address.back("/");
-  if (choice.view !== "sessions") return page.address.go("/");
-  return page.address.adjust(EVERYBODY);
+  if (choice.view === "sessions" || (choice.lists && page.address.isNarrowed)) return page.address.adjust(EVERYBODY);
+  return page.address.go("/");
 }

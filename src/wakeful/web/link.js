@@ -7,6 +7,8 @@ const LIST_MS_MAX = 20000;
 const PROOF_MS = 10000;
 const RETRY_MS_MIN = 500;
 const RETRY_MS_MAX = 10000;
+// A WebSocket that closed so often before its first message is kept away by something between.
+const UNHEARD_MAX = 2;
 // A list has ten thousand at most; beyond this many pages nobody reads.
 const PAGES_MAX = 10;
 
@@ -42,8 +44,8 @@ export function orders() {
 }
 
 /** The body of an answer; null if there is none, or it says no. */
-export async function read(path) {
-  const answer = await ask(path).catch(() => null);
+export async function read(path, msMax = ANSWER_MS_MAX) {
+  const answer = await ask(path, msMax).catch(() => null);
   if (answer?.ok) return answer.json().catch(() => null);
   leaveUnread(answer);
   return null;
@@ -54,7 +56,10 @@ function leaveUnread(answer) {
   answer?.body?.cancel();
 }
 
-/** Keeps a WebSocket open and says what comes through it. Calls: hello, sessions, changes, agent, lost, loggedOut. */
+/**
+ * Keeps a WebSocket open and says what comes through it. Calls: hello, sessions, changes, agent, lost, loggedOut.
+ * Without a WebSocket it asks for everything with each proof, and `isAsking` is true.
+ */
 export class Link {
   #tell;
   #socket = null;
@@ -62,6 +67,9 @@ export class Link {
   #retryMs = RETRY_MS_MIN;
   #retry = 0;
   #proof = 0;
+  #unheard = 0;
+  #isHeard = false;
+  isAsking = false;
 
   constructor(tell) {
     this.#tell = tell;
@@ -84,16 +92,31 @@ export class Link {
   }
 
   #connect() {
+    if (!("WebSocket" in window) || this.#unheard >= UNHEARD_MAX) return this.#ask();
     const socket = new WebSocket(`ws://${location.host}/api/ws`);
     this.#socket = socket;
     this.#waiting = [];
     socket.onmessage = (event) => this.#hear(JSON.parse(event.data));
-    socket.onclose = () => this.#lose(socket);
+    socket.onclose = () => {
+      if (socket === this.#socket && !this.#isHeard) this.#unheard += 1;
+      this.#lose(socket);
+    };
+    this.#isHeard = false;
+  }
+
+  /** As if connected: each proof fetches the list. */
+  #ask() {
+    this.isAsking = true;
+    this.#socket = { close() {} };
+    this.#waiting = null;
+    return this.#prove();
   }
 
   #hear(message) {
     if (message.hello) {
       this.#retryMs = RETRY_MS_MIN;
+      this.#unheard = 0;
+      this.#isHeard = true;
       this.#tell.hello(message.hello);
       this.#fetchAll();
       this.#proof = setTimeout(() => this.#prove(), PROOF_MS);
@@ -135,7 +158,8 @@ export class Link {
       if (!answer.ok) throw new Error("refused");
       const overview = await answer.json();
       if (socket !== this.#socket) return;
-      if (this.#tell.hello(overview)) await this.#refetch();
+      const isOther = this.#tell.hello(overview);
+      if (isOther || this.isAsking) await this.#refetch();
       this.#proof = setTimeout(() => this.#prove(), PROOF_MS);
     } catch {
       this.#lose(socket);

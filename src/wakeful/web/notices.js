@@ -10,6 +10,7 @@ const MODES = {
 };
 
 const ONLY_SHOWS = "Read-only tab. Run `wakeful open` for a tab that can perform actions.";
+const ASKS = "This browser has no WebSocket to Wakeful, so the page is updated every 10 seconds only.";
 // The tabs count these.
 const COUNTED = /`wakeful (incidents|checkpoint list)`$/;
 
@@ -20,15 +21,16 @@ export function drawStanding({ mode, daemon }) {
 }
 
 /** `drifted`: how many sessions write what nobody can read any more. `post` is null in a read-only tab, which gets a notice. */
-export function drawNotices(overview, drifted, post) {
+export function drawNotices(overview, drifted, post, isAsking) {
   const { paused, eyes, notes } = overview?.daemon ?? { paused: null, eyes: [], notes: [] };
   const slow = eyes.filter((eye) => eye.slow).map((eye) => `${eye.name} is slow: ${eye.slow}`);
   const blind = eyes.filter((eye) => eye.left_out).map((eye) => `${eye.name} skips: ${eye.left_out}`);
-  redraw(byId("notices"), [paused, slow, blind, notes, drifted, Boolean(post)], () => [
+  redraw(byId("notices"), [paused, slow, blind, notes, drifted, Boolean(post), isAsking], () => [
     ...(paused ? [pauseNotice(paused, post)] : []),
     ...(drifted ? [notice("drift", driftWords(drifted))] : []),
     ...slow.map((text) => notice("slow", ...spoken(text))),
     ...blind.map((text) => notice("slow", ...spoken(text))),
+    ...(isAsking ? [notice("slow", ASKS)] : []),
     ...(overview && !post ? [notice("plain", ...spoken(ONLY_SHOWS))] : []),
     ...notes.filter((text) => !COUNTED.test(text)).map((text) => notice("plain", ...spoken(text))),
   ]);

@@ -9,8 +9,10 @@ import { byId, hourAndMinute, redraw, setText, spoken, unmarked } from "/dom.js"
 import { drawEvents } from "/events.js";
 import { drawIncidents } from "/incidents.js";
 import { listen } from "/keys.js";
+import { Lanes } from "/lanes.js";
 import { Link, logIn, orders, read } from "/link.js";
 import { drawNotices, drawStanding } from "/notices.js";
+import { ReportView } from "/report.js";
 import { Roster } from "/roster.js";
 import { called, doing } from "/rows.js";
 import { SessionList } from "/sessions.js";
@@ -32,7 +34,9 @@ let isOutdated = false;
 const refused = await logIn().catch(() => null);
 const post = orders();
 const address = new Address(moved);
-const list = new SessionList(roster, address);
+const lanes = new Lanes();
+const list = new SessionList(roster, address, lanes);
+const report = new ReportView();
 const session = new SessionView(post && guarded(post));
 const agents = new Agents({ list: byId("agent-rows"), empty: byId("agents-empty"), post });
 const checkpoints = new Checkpoints({ list: byId("checkpoint-rows"), more: byId("checkpoints-more"), empty: byId("checkpoints-empty"), post });
@@ -48,26 +52,29 @@ function guarded(give) {
 
 function moved(choice, before) {
   const elsewhere = choice.view !== before?.view || choice.session !== before?.session;
-  if (before?.view === "sessions" && elsewhere) list.leave();
+  if (before?.lists && elsewhere) list.leave();
   drawView(choice);
   if (!elsewhere) return;
-  if (choice.view === "sessions") list.come();
+  if (choice.lists) list.come();
   else scrollTo(0, 0);
   refresh();
-  const heading = byId(choice.view).querySelector("h2");
+  const heading = byId("session-title");
   if (choice.view === "session") heading.focus({ preventScroll: true });
 }
 
 function drawView(choice) {
-  for (const view of document.querySelectorAll(".view")) view.hidden = view.id !== choice.view;
+  const place = choice.lists ? "sessions" : choice.view;
+  for (const view of document.querySelectorAll(".view")) view.hidden = view.id !== place;
   for (const link of document.querySelectorAll("#views a")) {
     const here = link.dataset.view === choice.view || (choice.view === "session" && link.dataset.view === "sessions");
     if (here) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  if (choice.view === "sessions") list.draw();
+  if (choice.lists) list.draw();
+  if (choice.view === "report") report.show(choice.period);
   byId("past").checked = choice.past;
   byId("since").value = choice.since;
+  byId("report-since").value = choice.period;
 }
 
 /** What the view shows and nobody pushes. */
@@ -115,7 +122,7 @@ function settle(isShown) {
 
 function drawAround() {
   const { drifted, needing } = roster.census();
-  drawNotices(overview, drifted, post);
+  drawNotices(overview, drifted, post, link.isAsking);
   document.title = `${byId("link").dataset.link === "lost" ? "✕ " : ""}${needing ? `(${needing}) ` : ""}Wakeful`;
 }
 
@@ -129,7 +136,7 @@ function announce(records) {
 function proven() {
   provenAt = new Date();
   if (byId("link").dataset.link === "lost" && !byId("banner").hidden) setText(byId("announcer"), "Connected again.");
-  setLink("live", "live");
+  setLink("live", link.isAsking ? "every 10 s" : "live");
   byId("banner").hidden = true;
 }
 
@@ -167,19 +174,27 @@ const link = new Link({
     agents.mode = told.mode;
     drawAround();
     count();
-    refresh();
+    // The others call sessions as the list does.
+    if (list.ready || address.choice.view === "session") refresh();
     const { total } = told.sessions;
     return total.shown !== roster.size || total.older !== roster.older;
   },
   sessions(records, older) {
     roster.replace(records, older);
+    if (!list.ready && address.choice.view !== "session") refresh();
     list.ready = true;
+    if (link.isAsking) {
+      lanes.forget();
+      session.change(roster.get(address.choice.session));
+      settle(true);
+    }
     list.draw();
     drawAround();
   },
   changes(changes) {
     proven();
     announce(roster.change(changes));
+    lanes.change(changes);
     session.change(roster.get(address.choice.session));
     list.drawSoon();
     drawAround();
@@ -192,6 +207,7 @@ const link = new Link({
     badge("agents", agents.troubled);
   },
   lost() {
+    lanes.forget();
     setLink("lost", "connection lost");
     const words = provenAt
       ? `Connection lost. Last update ${hourAndMinute(provenAt)}; this page may be out of date. Reconnecting…`
@@ -225,6 +241,7 @@ byId("help").addEventListener("click", () => byId("keys").showModal());
 byId("keys-close").addEventListener("click", () => byId("keys").close());
 byId("past").addEventListener("change", ({ target }) => { address.adjust({ past: target.checked }); refresh(); });
 byId("since").addEventListener("change", ({ target }) => { address.adjust({ since: target.value }); refresh(); });
+byId("report-since").addEventListener("change", ({ target }) => address.adjust({ period: target.value }));
 byId("session-back").addEventListener("click", (event) => { event.preventDefault(); address.back(addressOf({})); });
 listen({ address, table: list.table, filter: byId("filter"), isNeeding: (row) => row.standing === "need you" });
 addEventListener("hashchange", () => new URLSearchParams(location.hash.slice(1)).has("code") && location.reload());

@@ -41,7 +41,8 @@ export class SessionView {
   change(record) {
     if (!record || record.id !== this.#id) return;
     this.#take(record);
-    this.#conversation.follow(record);
+    // A tab that nobody sees reads on when it is seen.
+    if (!document.hidden) this.#conversation.follow(record);
   }
 
   tick(now) {

@@ -1,7 +1,9 @@
 // The list of sessions: search, choices, counts, the table, and what helps where there is nothing to list.
 
 import { EVERYBODY } from "/address.js";
-import { byId, element, redraw, setText, spoken } from "/dom.js";
+import { at, byId, element, redraw, setText, spoken } from "/dom.js";
+import { grouped } from "/groups.js";
+import { drawAxis, drawLegend } from "/lanes.js";
 import { Table } from "/table.js";
 
 // Many sessions that flap are sorted a few times a second, not at every message.
@@ -10,7 +12,7 @@ const MANY_DRAWN_MS = 250;
 const HINT_CLOSED = "hint-closed";
 
 export class SessionList {
-  table = new Table(byId("table"));
+  table;
   /** Whether the list has arrived: before that nothing is empty. */
   ready = false;
   canAdopt = false;
@@ -19,10 +21,18 @@ export class SessionList {
   #address;
   #drawing = 0;
   #scroll = 0;
+  #lanes;
+  // Groups that are not open or closed as they are at first.
+  #toggled = new Set();
 
-  constructor(roster, address) {
+  constructor(roster, address, lanes) {
     this.#roster = roster;
     this.#address = address;
+    this.#lanes = lanes;
+    this.table = new Table(byId("table"), lanes, (id) => this.#toggleGroup(id));
+    byId("lanes-legend").prepend(drawLegend());
+    addEventListener("resize", () => this.#openLanes());
+    byId("by-project").addEventListener("change", ({ target }) => address.adjust({ by: target.checked ? "project" : "" }));
     byId("filter").addEventListener("input", ({ target }) => address.adjust({ q: target.value }));
     byId("project").addEventListener("change", ({ target }) => address.adjust({ project: target.value }));
     byId("hands").addEventListener("change", ({ target }) => address.adjust({ hands: target.value }));
@@ -40,19 +50,48 @@ export class SessionList {
 
   draw() {
     const { choice } = this.#address;
-    if (choice.view !== "sessions" || !this.ready) return;
+    if (!choice.lists || !this.ready) return;
+    const isTimeline = choice.view === "timeline";
+    byId("table").classList.toggle("lanes", isTimeline);
+    byId("sessions").setAttribute("aria-label", isTimeline ? "Timeline" : "Sessions");
+    this.#openLanes();
     const { rows, tally } = this.#roster.fitting(choice);
     this.#drawChoice(choice, tally);
     this.#drawEmpty(rows.length, choice);
     this.#drawHint();
-    this.table.show(rows);
+    byId("axis").hidden = byId("lanes-legend").hidden = !isTimeline || !rows.length;
+    this.#drawAxis(Date.now());
+    this.table.show(grouped(rows, choice.by === "project", this.#toggled));
     const { older } = this.#roster;
     byId("more").hidden = !older;
-    setText(byId("more"), `${older} older ${older === 1 ? "session is" : "sessions are"} not shown: wakeful ls --all`);
+    sayIn("more", `${older} older ${older === 1 ? "session is" : "sessions are"} not shown: \`wakeful ls --all\``);
   }
 
   tick(now) {
     this.table.tick(now);
+    this.#drawAxis(now);
+  }
+
+  /** The lanes are read once somebody looks at them. */
+  async #openLanes() {
+    if (!byId("table").querySelector("th:nth-child(5)").checkVisibility() && this.#address.choice.view !== "timeline") return;
+    if (this.#lanes.isOpen) return;
+    await this.#lanes.open();
+    this.drawSoon();
+  }
+
+  #drawAxis(now) {
+    const place = byId("axis-hours");
+    if (!place.clientWidth) return;
+    const { isComplete, since } = this.#lanes;
+    byId("lanes-since").hidden = isComplete;
+    if (!isComplete) setText(byId("lanes-since"), `So much happened that only changes since ${at(since)} are shown.`);
+    redraw(place, [Math.floor(now / 60000), place.clientWidth], () => [drawAxis(now, place.clientWidth)]);
+  }
+
+  #toggleGroup(id) {
+    if (!this.#toggled.delete(id)) this.#toggled.add(id);
+    this.draw();
   }
 
   /** Somebody goes elsewhere, and will want to come back to the same row. */
@@ -77,6 +116,7 @@ export class SessionList {
     const filter = byId("filter");
     if (filter.value !== choice.q) filter.value = choice.q;
     byId("hands").value = choice.hands;
+    byId("by-project").checked = choice.by === "project";
     this.#drawTally(choice, tally);
     const projects = [...this.#roster.census().projects];
     if (choice.project && !projects.includes(choice.project)) projects.push(choice.project);

@@ -9,7 +9,7 @@ export const KINDS = {
   tool: "running a tool",
   person: "waiting for you",
   idle: "idle",
-  trouble: "stuck",
+  problem: "stuck",
   silent: "silent",
   dead: "dead",
   unknown: "unknown",
@@ -30,11 +30,12 @@ export function spansOf(transitions, { calls, since }, now) {
   return joined(spans.flatMap((span) => (span.kind === "working" ? detailed(span, runs, cuts, known) : [span])));
 }
 
-function kindOf({ state, health, reason }) {
+/** What it did in a state; `views/timeline.py` has the same rules. */
+export function kindOf({ state, health, reason }) {
   if (health === "dead") return "dead";
   if (SILENT.has(reason)) return "silent";
   if (state === "waiting") return "person";
-  if (health === "degraded") return "trouble";
+  if (health === "degraded") return "problem";
   if (health === "unknown") return "unknown";
   if (state === "stopped") return "stopped";
   return state === "idle" || state === "detached" ? "idle" : "working";

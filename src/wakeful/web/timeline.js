@@ -73,11 +73,13 @@ function drawn({ spans, incidents, acts, from, to, width }) {
   const x = (ms) => Math.round(((Math.max(ms, from) - from) / (to - from)) * width * 10) / 10;
   const picture = shape("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img", class: "picture" });
   picture.setAttribute("aria-label", inWords(spans, from, to));
-  picture.append(hatches(), shape("rect", { class: "ground", x: 0, y: BAND.top, width, height: BAND.height, rx: 4 }));
+  picture.append(shape("rect", { class: "ground", x: 0, y: BAND.top, width, height: BAND.height, rx: 4 }));
   for (const each of spans) if (each.to > from) picture.append(band(each, x));
   for (const each of incidents) picture.append(bracket(each, x, to));
   for (const each of acts) if (Date.parse(each.at) >= from) picture.append(diamond(each, x));
-  for (const tick of ticks(from, to)) picture.append(...axis(tick, x(tick), to - from, width));
+  for (const tick of ticks(from, to)) {
+    picture.append(shape("line", { class: "tick-line", x1: x(tick), x2: x(tick), y1: BAND.top, y2: AXIS_TOP }), axis(tick, x(tick), to - from, width, AXIS_TOP + 12));
+  }
   return picture;
 }
 
@@ -88,17 +90,6 @@ function band({ kind, from, to }, x) {
   if (kind === "silent" || kind === "unknown") made.setAttribute("fill", `url(#hatch-${kind})`);
   made.append(told(`${KINDS[kind]}, ${span(to - from)}: ${at(from)} to ${at(to)}`));
   return made;
-}
-
-/** Told apart without colour, too. */
-function hatches() {
-  const defs = shape("defs");
-  for (const kind of ["silent", "unknown"]) {
-    const pattern = shape("pattern", { id: `hatch-${kind}`, width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
-    pattern.append(shape("rect", { class: `hatch-ground-${kind}`, width: 7, height: 7 }), shape("rect", { class: `hatch-line-${kind}`, width: 2.5, height: 7 }));
-    defs.append(pattern);
-  }
-  return defs;
 }
 
 function bracket({ opened_at: opened, resolved_at: resolved, words }, x, to) {
@@ -114,11 +105,12 @@ function diamond({ at: when, words }, x) {
   return made;
 }
 
-function axis(tick, x, length, width) {
-  const label = shape("text", { class: "tick", x, y: AXIS_TOP + 12, "text-anchor": x < 24 ? "start" : x > width - 24 ? "end" : "middle" });
+/** A time below a line, within the picture. */
+export function axis(tick, x, length, width, y) {
+  const label = shape("text", { class: "tick", x, y, "text-anchor": x < 24 ? "start" : x > width - 24 ? "end" : "middle" });
   const when = new Date(tick);
   label.textContent = length > 36 * 3600e3 ? when.toLocaleDateString([], { day: "numeric", month: "short" }) : hourAndMinute(when);
-  return [shape("line", { class: "tick-line", x1: x, x2: x, y1: BAND.top, y2: AXIS_TOP }), label];
+  return label;
 }
 
 /** Changes that were not stored, because the session changed too often. An earlier daemon says nothing of them. */
@@ -145,7 +137,7 @@ function told(text) {
   return made;
 }
 
-function shape(kind, attributes = {}) {
+export function shape(kind, attributes = {}) {
   const made = document.createElementNS(SVG, kind);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
   return made;

@@ -1,15 +1,12 @@
 """Claims about the strip of time in `wakeful top`: what each cell says, how long each kind lasted, and what is not known."""
 
 import msgspec
-import pytest
 
 from wakeful.core.clock import iso
 from wakeful.tui.timeline import (
     CELLS_MAX,
     CELLS_MIN,
-    ActivityKind,
     SessionHistory,
-    kind_of,
     timeline_lines,
 )
 from wakeful.views.records import CallEnd, CallList, CallRecord, CallText, EventRecord
@@ -98,19 +95,3 @@ def test_a_strip_fits_into_its_place() -> None:
 def test_nobody_is_drawn_without_a_transition() -> None:
     """Nothing is known, nothing is shown."""
     assert timeline_lines(SessionHistory(), NOW) == []
-
-
-@pytest.mark.parametrize(
-    ("event", "kind"),
-    [
-        (moved(1, "waiting"), ActivityKind.PERSON),
-        (moved(1, "prompting", "degraded", "silent"), ActivityKind.SILENT),
-        (moved(1, "prompting", "degraded", "loop"), ActivityKind.PROBLEM),
-        (moved(1, "stopped", "unknown"), ActivityKind.UNKNOWN),
-        (moved(1, "stopped"), ActivityKind.STOPPED),
-        (moved(1, "detached"), ActivityKind.IDLE),
-    ],
-)
-def test_the_words_are_those_of_the_page(event: EventRecord, kind: ActivityKind) -> None:
-    """One name for each kind of time."""
-    assert kind_of(event) is kind

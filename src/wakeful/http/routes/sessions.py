@@ -38,6 +38,7 @@ from wakeful.views.records import (
     SessionMatchList,
 )
 from wakeful.views.sessions import SessionQueries
+from wakeful.views.timeline import HOURS_MAX, FleetTimeline
 
 WAIT_SECONDS_MAX = 3600
 EVENTS_MAX = 1000
@@ -81,6 +82,10 @@ class MessageQuery(Struct, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=MESSAGES_MAX)] = 50
 
 
+class TimelineQuery(Struct, frozen=True):
+    hours: Annotated[int, Meta(ge=1, le=HOURS_MAX)] = 24
+
+
 class WaitQuery(Struct, frozen=True):
     until: Literal["idle", "waiting", "stopped", "prompting"] = "idle"
     timeout: Annotated[float, Meta(ge=0, le=WAIT_SECONDS_MAX)] = 600.0
@@ -97,6 +102,7 @@ class SessionRoutes:
             get("/api/status", self.overview, Overview),
             get("/api/sessions", self.sessions, SessionList, query=SessionQuery),
             get("/api/sessions/self", self.of_caller, SessionRecord, query=CallerQuery),
+            get("/api/timeline", self.timeline, FleetTimeline, query=TimelineQuery),
             get("/api/find", self.find, SessionMatchList, query=NameQuery),
             get(one, self.record, SessionRecord),
             get(f"{one}/health", self.health, HealthView),
@@ -132,6 +138,10 @@ class SessionRoutes:
     async def find(self, request: HttpRequest[NameQuery]) -> EncodedResponse[SessionMatchList]:
         """The sessions that a name stands for: a name, agent, tmux session, id, project, or a part of one."""
         return EncodedResponse(self._queries.find(request.input.name))
+
+    async def timeline(self, request: HttpRequest[TimelineQuery]) -> EncodedResponse[FleetTimeline]:
+        """What every session did in the last hours, from the stored changes."""
+        return EncodedResponse(await self._queries.timeline(request.input.hours))
 
     async def record(self, request: HttpRequest[None]) -> EncodedResponse[SessionRecord]:
         """The whole record of one session, by its id, its conversation id or a unique prefix of either."""

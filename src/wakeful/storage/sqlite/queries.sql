@@ -27,6 +27,10 @@ FROM transitions WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?
 SELECT session_id, old_state, new_state, old_health, new_health, count(*)
 FROM transitions WHERE at >= ? GROUP BY session_id, old_state, new_state, old_health, new_health
 
+-- name: state_changes
+SELECT session_id, at, old_state, old_health, new_state, new_health, reason
+FROM transitions WHERE at >= ? ORDER BY at DESC, seq DESC LIMIT ?
+
 -- name: finished_turns
 SELECT session_id, count(DISTINCT turn_ended_at), max(turn_ended_at)
 FROM transitions WHERE at >= ?1 AND turn_ended_at >= ?1 GROUP BY session_id

@@ -41,6 +41,7 @@ from wakeful.storage.base import (
     Intent,
     Note,
     SessionRow,
+    StateChange,
     StoreClosed,
     Transition,
     TransitionCount,
@@ -101,6 +102,9 @@ class SqliteStore:
 
     async def transition_counts(self, since: float) -> list[TransitionCount]:
         return await self._read(transition_count_of, "moves", since)
+
+    async def state_changes(self, since: float, limit: int) -> list[StateChange]:
+        return (await self._read(_state_change, "state_changes", since, limit))[::-1]
 
     async def finished_turns(self, since: float) -> list[FinishedTurns]:
         return await self._read(finished_turns_of, "finished_turns", since)
@@ -304,6 +308,10 @@ def _managed_session(encoded: bytes) -> ManagedSession:
 
 def _session(id_: str, version: int, record: bytes, at: float) -> SessionRow:
     return SessionRow(SessionId(id_), version, record, at)
+
+
+def _state_change(session_id: str, *rest: Any) -> StateChange:
+    return StateChange(SessionId(session_id), *rest)
 
 
 def _transition(session_id: str, *rest: Any) -> Transition:
