@@ -88,6 +88,7 @@ def test_who_needs_you_comes_first(page: Page) -> None:
     expect(row(page, "asking")).to_contain_text("asks you")
     expect(page.locator("#tally")).to_contain_text("3 need you")
     expect(page.locator("#standing")).to_contain_text("Acts on managed sessions")
+    expect(page.locator("#standing")).to_contain_text("mode managed-only")
     assert page.title() == "(3) Wakeful"
 
 

@@ -312,3 +312,28 @@ def test_an_agent_at_a_dialog_says_which_instead_of_what_it_never_showed(
         place.start(wanted)
     observation = place.look(wanted)
     assert (observation.ready, "(login)" in observation.reason) == (False, True)
+
+
+def test_a_client_that_ends_before_it_showed_anything_was_never_ready(place: Place, tmp_path: Path) -> None:
+    """It checks something for a second or two, and gives up: no start that worked, and its words are the reason."""
+    client = tmp_path / "claude"
+    shutil.copy("/bin/bash", client)
+    gives_up = "sleep 1.5; echo cannot be used with root privileges; exit 1"
+    with pytest.raises(NotReady, match="it ended at once: cannot be used with root privileges"):
+        place.start(spec("bot", str(client), "-c", gives_up))
+
+
+def test_a_client_is_ready_once_it_shows_its_input_line_or_a_dialog(place: Place, tmp_path: Path) -> None:
+    """Without a pattern; its session says what the dialog asks. A screen that is not known is not ready."""
+    client = tmp_path / "claude"
+    shutil.copy("/bin/bash", client)
+    shown = {
+        "line": "\u2500" * 40 + "\n\u276f \n" + "\u2500" * 40,
+        "ask": "Select login method:\n \u276f 1. Claude",
+    }
+    for name, text in shown.items():
+        command = (str(client), "-c", f"sleep 1; printf '{text}\\033[2;3H'; sleep 600; :")
+        assert place.start(spec(name, *command)).agent is ProcessState.ALIVE
+        assert "\u276f" in place.server.tmux("capture-pane", "-p", "-t", f"=agent-{name}:")
+    with pytest.raises(NotReady, match="neither an input line nor a dialog"):
+        place.start(spec("odd", str(client), "-c", "echo something; sleep 600; :", ready_seconds=1.0))

@@ -190,17 +190,20 @@ def _short_count(tokens: int) -> str:
 # Forty years: no log is older, and the moment is still one after 1970.
 AGO_SECONDS_MAX: Final = 40 * 365 * 86_400.0
 _TIME_OF_DAY: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
+# As the heading of a report says it.
+_YESTERDAY: Final = re.compile(rf"yesterday(?: {_TIME_OF_DAY.pattern})?")
 
 
 class BadMoment(OperatorError, code="bad-moment"):
-    """Invalid time {shown!r}: use 30m, 24h, 7d, 22:00 or ISO 8601 like 2026-02-05T10:00:00Z."""
+    """Invalid time {shown!r}: use 30m, 24h, 7d, 22:00, yesterday or ISO 8601 like 2026-02-05T10:00:00Z."""
 
 
 def parse_moment(text: str, now_wall: float) -> float:
     """The epoch seconds of such a moment; a time of day is the last one of this host's clock. Raises BadMoment."""
-    found = _TIME_OF_DAY.fullmatch(text)
-    if found is not None:
+    if (found := _TIME_OF_DAY.fullmatch(text)) is not None:
         return _last_time_of_day(int(found[1]), int(found[2]), now_wall)
+    if (found := _YESTERDAY.fullmatch(text)) is not None:
+        return _time_of_day(int(found[1] or 0), int(found[2] or 0), now_wall, days_ago=1)
     try:
         return now_wall - parse_duration(text, AGO_SECONDS_MAX)
     except BadDuration as problem:
@@ -211,7 +214,12 @@ def parse_moment(text: str, now_wall: float) -> float:
 
 
 def _last_time_of_day(hour: int, minute: int, now_wall: float) -> float:
+    today = _time_of_day(hour, minute, now_wall)
+    return today if today <= now_wall else _time_of_day(hour, minute, now_wall, days_ago=1)
+
+
+def _time_of_day(hour: int, minute: int, now_wall: float, *, days_ago: int = 0) -> float:
     """By the clock on the wall, also over the night in which it is set."""
     here = datetime.fromtimestamp(now_wall, UTC).astimezone().replace(tzinfo=None)
-    then = here.replace(hour=hour, minute=minute, second=0, microsecond=0)
-    return (then if then <= here else then - timedelta(days=1)).timestamp()
+    then = here.replace(hour=hour, minute=minute, second=0, microsecond=0) - timedelta(days=days_ago)
+    return then.timestamp()

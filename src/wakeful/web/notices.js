@@ -3,10 +3,11 @@
 import { confirmed } from "/asking.js";
 import { button, byId, element, holding, moment, redraw, spoken } from "/dom.js";
 
+// What each mode does, and its name.
 const MODES = {
-  observe: "Acts on no session",
-  mine: "Acts on managed sessions",
-  all: "Acts on all sessions",
+  observe: ["Acts on no session", "observe"],
+  mine: ["Acts on managed sessions", "managed-only"],
+  all: ["Acts on all sessions", "all"],
 };
 
 const ONLY_SHOWS = "Read-only tab. Run `wakeful open` for a tab that can perform actions.";
@@ -15,8 +16,9 @@ const ASKS = "This browser has no WebSocket to Wakeful, so the page is updated e
 const COUNTED = /`wakeful (incidents|checkpoint list)`$/;
 
 export function drawStanding({ mode, daemon }) {
+  const [acts, name] = MODES[mode] ?? [mode, mode];
   redraw(byId("standing"), [mode, daemon.host], () => [
-    element("span", "mode", MODES[mode] ?? mode), element("span", "meaning", `mode ${mode}`), element("span", "host", daemon.host),
+    element("span", "mode", acts), element("span", "meaning", `mode ${name}`), element("span", "host", daemon.host),
   ]);
 }
 

@@ -394,7 +394,16 @@ def test_a_time_of_day_is_the_last_one() -> None:
         assert now - parse_moment("22:00", now) == seconds
 
 
-@pytest.mark.parametrize("text", ["24:00", "7:5", "22:00:00", "yesterday", "", "-1h"])
+def test_a_moment_is_understood_as_the_heading_of_a_report_says_it() -> None:
+    """Alone it is the beginning of that day; with a time of day it is never today's."""
+    now = datetime(2026, 3, 10, 23, tzinfo=UTC).replace(tzinfo=None).timestamp()
+    for text, hours in (("yesterday", 47), ("yesterday 22:00", 25), ("yesterday 23:30", 23.5)):
+        assert now - parse_moment(text, now) == hours * 3600
+
+
+@pytest.mark.parametrize(
+    "text", ["24:00", "7:5", "22:00:00", "tomorrow", "yesterday 24:00", "yesterday22:00", "", "-1h"]
+)
 def test_what_is_no_moment_is_refused(text: str) -> None:
     """With the three ways to write one."""
     with pytest.raises(BadMoment, match="22:00"):

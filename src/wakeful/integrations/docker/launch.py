@@ -20,7 +20,12 @@ from wakeful.core.process import ProcessState
 from wakeful.integrations.docker.engine import Container, Engine, EngineRefused, ExecResult, safe_text
 from wakeful.integrations.docker.spec import AgentRefused, ready_pattern
 from wakeful.integrations.tmux.screen import FACTS, Screen, last_output
-from wakeful.integrations.tmux.start_clients import blocking_dialog_text, client_started_by, dialog_of
+from wakeful.integrations.tmux.start_clients import (
+    UNKNOWN_SCREEN,
+    blocking_dialog_text,
+    client_started_by,
+    dialog_of,
+)
 
 SESSION: Final = "agent"
 TARGET: Final = f"={SESSION}:"
@@ -64,7 +69,6 @@ _CAPTURE: Final = (
     "-t",
     TARGET,
 )
-UNKNOWN_SCREEN: Final = "its client shows neither an input line nor a dialog that Wakeful knows"
 
 InspectAgent = Callable[[], Awaitable[AgentObservation]]
 

@@ -37,8 +37,14 @@ from wakeful.integrations.tmux.start import (
     unset_leaked_variables,
     write_script,
 )
-from wakeful.integrations.tmux.start_clients import blocking_dialog_text
+from wakeful.integrations.tmux.start_clients import (
+    UNKNOWN_SCREEN,
+    blocking_dialog_text,
+    client_started_by,
+    dialog_of,
+)
 from wakeful.integrations.tmux.stop import terminate_program
+from wakeful.judging.evidence import DialogKind
 from wakeful.linux import proc
 from wakeful.linux.child_environment import declared_environ
 from wakeful.linux.files import owner_only, read_small
@@ -406,10 +412,17 @@ class TmuxAgentRuntime:
         raise NotReady(name=spec.name, seconds=spec.ready_seconds, reason=unready)
 
     async def _why_unready(self, spec: AgentSpec) -> str | None:
-        """Why its screen does not show that it is ready; None if it does or no pattern is declared. Raises TmuxFailed."""
-        if not spec.ready:
+        """Why its screen does not show that it is ready; None if it does. Raises TmuxFailed.
+
+        Without a pattern a known client is ready at its input line, and at a dialog: its session says what that asks.
+        Of other programs nothing is expected.
+        """
+        if not spec.ready and client_started_by(spec.command) is None:
             return None
         screen = await self._server.capture(_target(spec))
+        if not spec.ready:
+            unready = dialog_of(spec.command, screen)
+            return UNKNOWN_SCREEN if unready is not None and unready.kind is DialogKind.UNKNOWN else None
         if re.search(spec.ready, "\n".join(screen.rows), re.MULTILINE) is not None:
             return None
         dialog = blocking_dialog_text(spec.name, spec.command, screen)

@@ -86,8 +86,8 @@ class DialogDetector:
                 place = listing.socket, row
                 if not row.dead:
                     before = self._checks.get(place)
-                    known = before if row.pid not in reread else None
-                    checks[place] = await self._check_pane(server, row, wrote, before, known)
+                    valid = before if row.pid not in reread else None
+                    checks[place] = await self._check_pane(server, row, wrote, before, valid)
         self._checks = checks
         waiting = {each.client.process for each in checks.values() if each.client is not None}
         # A client in the background (Ctrl-Z) may come back; only dead ones are dropped.

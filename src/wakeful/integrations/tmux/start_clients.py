@@ -24,6 +24,8 @@ from wakeful.judging.evidence import DialogKind, SessionIdentity
 from wakeful.judging.resume_command import project_folder
 from wakeful.linux import proc
 
+UNKNOWN_SCREEN: Final = "its client shows neither an input line nor a dialog that Wakeful knows"
+
 
 class _Program(Struct, frozen=True):
     """One client. `others`, `no_session`: commands and options without a conversation in a terminal."""
