@@ -32,7 +32,7 @@ def typed(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (["session", "health", "nobody", "--json"], 2, "session-not-found"),
         (["session", "health", "/etc/passwd", "-o", "json"], 2, "bad-session-id"),
         (["session", "send", "x", "hello", "--json"], 3, "daemon-not-running"),
-        (["report", "--since", "yesterday", "--json"], 2, "bad-moment"),
+        (["report", "--since", "soon", "--json"], 2, "bad-moment"),
         (["report", "--line", "--json"], 2, "usage"),
         (["ls", "--json", "--nonsense"], 2, "usage"),
         (["nonsense", "--json"], 2, "usage"),
@@ -164,10 +164,14 @@ def test_an_error_in_json_has_one_code_with_and_without_a_daemon(daemon: Running
     assert refused["code"] == "session-not-found"
 
 
+# The whole id of a client's session, which is not looked up first.
+_ID = "claude-3f2a91bc-1111-4222-8333-444455556666"
+
+
 @pytest.mark.parametrize(
     ("words", "command"),
     [
-        (["session", "send", "claude-x", "hello"], "wakeful session why claude-x"),
+        (["session", "send", _ID, "hello"], f"wakeful session why {_ID}"),
         (["agent", "start", "fox"], "wakeful agent list"),
         (["pause"], "wakeful status"),
     ],
