@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 import pytest
+
 from wakeful.cli.app import root
 
 ROOT: Final = Path(__file__).parents[2]
