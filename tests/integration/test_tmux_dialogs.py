@@ -241,7 +241,9 @@ def test_who_goes_on_after_a_dialog_is_given_its_time_again(
     pid = server.start("a", "env", f"CLAUDE_CONFIG_DIR={tmp_path}", program, "-c", asks)
     shows(server, "here")
     watching = Watching(server, tmp_path, monkeypatch, starting_seconds=0.5)
-    wait_for(lambda: proc.age_seconds(proc.identify(pid)) > 1 or None, "long stay")
+    process = proc.identify(pid)
+    assert process is not None
+    wait_for(lambda: proc.age_seconds(process) > 1 or None, "long stay")
     watching.look()
     server.tmux("send-keys", "-t", "=a:", "Enter")
     shows(server, "No conversation")
