@@ -303,9 +303,13 @@ def _count_finished(facts: ReportInput, known: FinishedTurns | None, since: floa
 
 
 def _count_deaths(record: SessionRecord, moves: Sequence[TransitionCount], since: float) -> int:
-    counted = sum(
-        each.count for each in moves if each.health == Health.DEAD != each.old_health and each.old_health
+    deaths = [each for each in moves if each.health == Health.DEAD != each.old_health and each.old_health]
+    # A resume that failed is no second death.
+    failed_starts = sum(each.count for each in deaths if each.old_state == State.STARTING)
+    resumes = sum(
+        each.count for each in moves if each.old_health == Health.DEAD and each.state == State.STARTING
     )
+    counted = sum(each.count for each in deaths) - min(failed_starts, resumes)
     seen = record.findings[0].since if record.health is Health.DEAD and record.findings else None
     found = _wall(seen)
     return max(counted, int(found is not None and found >= since))

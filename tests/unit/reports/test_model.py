@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from support.healing_fixture import HealingFixture, die_in_a_turn, opened
+from support.supervisor_claims import come_up, killed_in_a_turn
 from support.supervisor_fixture import ScriptedReportSources, SupervisorFixture, subject
 from wakeful.checkpoints import service as checkpoints
 from wakeful.checkpoints.model import Checkpoint, CheckpointKind
@@ -233,6 +234,18 @@ def test_who_died_came_back_and_failed_is_in_trouble() -> None:
     record = of(report, "dies")
     assert (record.died, record.attention in NEEDS_YOU) == (1, True)
     assert report.line == "2 need you · 1 died · 1 finished"
+
+
+def test_a_resume_that_failed_is_no_second_death() -> None:
+    """A client came up for the conversation, wrote nothing and went away, twice."""
+    house = SupervisorFixture()
+    killed_in_a_turn(house)
+    for pid in (4300, 4301):
+        resumed = come_up(house, pid)
+        assert of(reported(house), "a").state == "starting"
+        house.end(resumed)
+    record = of(reported(house), "a")
+    assert (record.health, record.died) == ("dead", 1)
 
 
 @pytest.mark.parametrize(
