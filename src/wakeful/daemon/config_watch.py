@@ -64,6 +64,7 @@ class ConfigWatch:
         self._changed = asyncio.Event()
         self._problem: str | None = None
         self._watched: frozenset[str] = frozenset()
+        self._unwatched: list[str] = []
         self.watch()
 
     def watch(self) -> None:
@@ -73,8 +74,8 @@ class ConfigWatch:
             os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))  # noqa: PTH118, PTH119, PTH120
             for path in places
         } | {os.path.realpath(path) for path in places}
-        for path in resolved:
-            watch_or_await(self._folders, os.path.dirname(path))  # noqa: PTH120
+        folders = {os.path.dirname(path) for path in resolved}  # noqa: PTH120
+        self._unwatched = sorted(each for each in folders if not watch_or_await(self._folders, each))
         self._watched = frozenset(resolved)
 
     def notes(self) -> tuple[str, ...]:
@@ -84,6 +85,9 @@ class ConfigWatch:
     def _notes(self) -> Iterator[str]:
         if self._problem is not None:
             yield f"configuration not applied, the earlier one stays in effect: {self._problem}"
+        if self._unwatched:
+            folders = plain(redact(", ".join(self._unwatched)))
+            yield f"configuration: changes in {folders} are not noticed (inotify limit); after one: {RESTART}"
         if keys := restart_keys(self._running, self._newest):
             yield f"configuration: {', '.join(keys)}: takes effect after a restart ({RESTART})"
 

@@ -148,9 +148,7 @@ def _step_plans(name: str, paths: StatePaths, *, asks: bool) -> Iterable[StepPla
     if name == "hooks":
         return steps.hook_plans(environ, paths)
     if name == "alerts":
-        plan = steps.alert_plan({})
-        is_open = plan.apply is None and "no channel" in plan.why
-        return [steps.alert_plan(_ask_channel()) if asks and is_open else plan]
+        return [steps.alert_plan(_ask_channel() if asks and not steps.has_channel() else {})]
     if name == "autostart":
         return [steps.autostart_plan(environ)]
     if name == "completion":
