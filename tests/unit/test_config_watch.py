@@ -65,7 +65,8 @@ async def test_what_cannot_be_watched_is_said() -> None:
     source = ConfigSource(
         ("/none/wakeful.toml",), lambda: LoadedConfig(config("[heal]\npace_burst = 2\n"), {})
     )
-    watch = ConfigWatch(source, Config(), NoFolders(), VirtualClock(), lambda found, _: applied.append(found))
+    watch = ConfigWatch(source, Config(), NoFolders(), VirtualClock())
+    watch.subscribe(lambda found, _: applied.append(found))
     assert "are not noticed (inotify limit)" in watch.notes()[0]
     watch.on_changes(FileChanges({"/none/other.toml"}, set(), set()))
     await watch.reload()
