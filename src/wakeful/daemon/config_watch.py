@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.config.gateway import CHATS
-from wakeful.config.load import LoadedConfig
+from wakeful.config.load import LoadedConfig, absolute_paths
 from wakeful.config.schema import AGENTS_SECTION, KEYS, Config, ConfigError
 from wakeful.config.trust import TrustDamaged
 from wakeful.core.clock import Clock
@@ -42,10 +42,15 @@ class ConfigSource(Struct, frozen=True):
 
     paths: tuple[str, ...]
     load: Callable[[], LoadedConfig]
+    # Those that were read.
+    files: tuple[str, ...] = ()
+
+
+NO_FILES: Final = ConfigSource((), lambda: LoadedConfig(Config(), {}))
 
 
 class ConfigWatch:
-    """Applies changed files to the running daemon with `apply`; `notes` says what it does not use."""
+    """Reads changed files and tells its subscribers; `notes` says what of the files is not in effect."""
 
     def __init__(
         self,
@@ -53,18 +58,23 @@ class ConfigWatch:
         running: Config,
         folders: FolderWatcher,
         clock: Clock,
-        apply: Callable[[Config, LoadedConfig], None],
     ) -> None:
+        self.files = source.files
         self._source = source
         # The values in effect: those of the start, and over them what was applied since.
         self._running = self._newest = running
         self._folders = folders
         self._clock = clock
-        self._apply = apply
+        self._subscribers: list[Callable[[Config, LoadedConfig], None]] = []
         self._changed = asyncio.Event()
         self._problem: str | None = None
         self._watched: frozenset[str] = frozenset()
+        self._unwatched: list[str] = []
         self.watch()
+
+    def subscribe(self, on_config: Callable[[Config, LoadedConfig], None]) -> None:
+        """Call it with the values in effect, and with all that was read."""
+        self._subscribers.append(on_config)
 
     def watch(self) -> None:
         """Watch the folders of the files. A link is watched on both sides; a missing folder is awaited."""
@@ -73,8 +83,8 @@ class ConfigWatch:
             os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))  # noqa: PTH118, PTH119, PTH120
             for path in places
         } | {os.path.realpath(path) for path in places}
-        for path in resolved:
-            watch_or_await(self._folders, os.path.dirname(path))  # noqa: PTH120
+        folders = {os.path.dirname(path) for path in resolved}  # noqa: PTH120
+        self._unwatched = sorted(each for each in folders if not watch_or_await(self._folders, each))
         self._watched = frozenset(resolved)
 
     def notes(self) -> tuple[str, ...]:
@@ -84,6 +94,9 @@ class ConfigWatch:
     def _notes(self) -> Iterator[str]:
         if self._problem is not None:
             yield f"configuration not applied, the earlier one stays in effect: {self._problem}"
+        if self._unwatched:
+            folders = plain(redact(", ".join(self._unwatched)))
+            yield f"configuration: changes in {folders} are not noticed (inotify limit); after one: {RESTART}"
         if keys := restart_keys(self._running, self._newest):
             yield f"configuration: {', '.join(keys)}: takes effect after a restart ({RESTART})"
 
@@ -122,7 +135,9 @@ class ConfigWatch:
             name for name in changed_keys(self._running, loaded.config) if is_live(name, self._running)
         ]
         self._running = with_live_values(self._running, loaded.config)
-        self._apply(self._running, loaded)
+        self.files = absolute_paths(loaded.files)
+        for on_config in self._subscribers:
+            on_config(self._running, loaded)
         if applied:
             log.warning("configuration read again; applied: %s", ", ".join(applied))
         waiting = restart_keys(self._running, loaded.config)

@@ -7,7 +7,7 @@ shutdown.
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +17,7 @@ from wakeful.config.schema import Config, Mode
 from wakeful.control.ownership import ManagedSessions
 from wakeful.core.ids import SessionId
 from wakeful.daemon.agents import build_agent_table, build_hub
+from wakeful.daemon.config_watch import NO_FILES, ConfigSource, ConfigWatch
 from wakeful.daemon.control import ControlComponents
 from wakeful.daemon.healing import HealingComponents
 from wakeful.daemon.heartbeat import AgentSessionAddresses, HeartbeatComponents
@@ -66,15 +67,12 @@ class Daemon:
         folders: FolderWatch,
         bookmarks: Mapping[str, Bookmark],
         *,
-        config_files: tuple[str, ...] = (),
+        config_source: ConfigSource = NO_FILES,
         child_processes: Sequence[ChildSupervisor] = (),
     ) -> None:
         clock = self.clock = SystemClock()
         self.mode = config.daemon.mode
-        self.config_files = config_files
-        # Set by the watch of the configuration, if there is one.
-        self.config_notes: Callable[[], tuple[str, ...]] = tuple
-        self.on_config_changes: Callable[[FileChanges], None] | None = None
+        self.config_watch = ConfigWatch(config_source, config, folders, clock)
         # Programs of Wakeful that run as long as the daemon does.
         self.child_processes = child_processes
         self.host = DaemonHost(clock, observing=self.mode is Mode.OBSERVE, wakes=config.heartbeat.enabled)
@@ -146,8 +144,7 @@ class Daemon:
         self._pass_on(FileChanges(set(), set(), set(), rescan=True))
 
     def _pass_on(self, changes: FileChanges) -> None:
-        if self.on_config_changes is not None:
-            self.on_config_changes(changes)
+        self.config_watch.on_changes(changes)
         for source in self.observer.sources.all():
             self.observer.sources.observe(source, source.on_changes, changes)
 

@@ -44,7 +44,7 @@ class DaemonFacts(SessionFacts):
             eyes=daemon.observer.sources.records(),
             notes=(
                 *self._listeners.notes,
-                *daemon.config_notes(),
+                *daemon.config_watch.notes(),
                 *self._problems(),
                 *daemon.healing.notes,
                 *daemon.failures.lines,
@@ -52,8 +52,8 @@ class DaemonFacts(SessionFacts):
                 *daemon.mute_pause.mute_lines(daemon.clock.now().wall),
             ),
             paused=daemon.mute_pause.current_pause_record,
-            config_files=daemon.config_files,
-            config_notes=daemon.config_notes(),
+            config_files=daemon.config_watch.files,
+            config_notes=daemon.config_watch.notes(),
         )
 
     def _problems(self) -> Iterator[str]:

@@ -20,7 +20,7 @@ import msgspec
 from wakeful.alerts.failed_parts import FailureAlerts
 from wakeful.alerts.mute_pause_model import pause_text
 from wakeful.alerts.refused_decisions import RefusedDecisions
-from wakeful.config.load import LoadedConfig, absolute_paths
+from wakeful.config.load import LoadedConfig
 from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config, secret_values
 from wakeful.config.state_dir import store_path
@@ -32,7 +32,7 @@ from wakeful.core.ids import SessionId
 from wakeful.core.waiting import running
 from wakeful.daemon.agents import ancestor_pids
 from wakeful.daemon.callers import DaemonCallers
-from wakeful.daemon.config_watch import ConfigSource, ConfigWatch
+from wakeful.daemon.config_watch import NO_FILES, ConfigSource
 from wakeful.daemon.daemon import Daemon
 from wakeful.daemon.facts import DaemonFacts
 from wakeful.daemon.heartbeat import timer_rules
@@ -78,14 +78,13 @@ async def serve(
     port_asked_for: bool = False,
     gateway: Sequence[str] | None = None,
     supervised: bool = False,
-    config_files: tuple[str, ...] = (),
-    config_source: ConfigSource | None = None,
+    config_source: ConfigSource = NO_FILES,
 ) -> None:
     """Run until SIGINT, SIGTERM, `wakeful down` or cancellation. `announce` gets lines for a person to read.
 
     `with_login` puts a one-time login into the page's link: only for an interactive terminal. `gateway` is the
     Wakeful command that the daemon keeps running, if any. `supervised`: it also ends when standard input does.
-    With a `config_source` the configuration is read again when its files change.
+    The configuration is read again when the files of `config_source` change.
     """
     # First: this removes the notification socket from the environment, so no child process can use it.
     notifier = SystemdNotifier.from_environ(os.environ)
@@ -106,7 +105,7 @@ async def serve(
             store,
             folders,
             {each.path: each for each in await store.bookmarks()},
-            config_files=config_files,
+            config_source=config_source,
             child_processes=_child_processes(paths, gateway),
         )
         stack.callback(daemon.exits.close)
@@ -127,11 +126,7 @@ async def serve(
         tasks.append(LoopWatchdog(Path(paths.logs), notifier).run())
         if (group := service_group()) is not None:
             tasks.append(move_agents_to_scopes(group))
-        if config_source is not None:
-            apply = partial(_apply_config, paths, daemon, queries, reports, config)
-            watch = ConfigWatch(config_source, config, folders, daemon.clock, apply)
-            daemon.config_notes, daemon.on_config_changes = watch.notes, watch.on_changes
-            tasks.append(daemon.failures.keep_running("configuration watching", watch.run))
+        daemon.config_watch.subscribe(partial(_apply_config, paths, daemon, queries, reports, config))
         await _run(daemon, tasks, ended)
 
 
@@ -154,7 +149,6 @@ def _apply_config(
     """Use a changed configuration; `config` has the values that a running daemon can change."""
     # The earlier secrets may still be in its environment.
     _withhold_secrets(paths, started_with, loaded.config)
-    daemon.config_files = absolute_paths(loaded.files)
     daemon.observer.supervisor.set_policy(config.detect)
     queries.set_rules(config.detect, timer_rules(config.supervision))
     reports.set_policy(config.detect)
@@ -308,6 +302,7 @@ def _parts(daemon: Daemon) -> Iterator[Coroutine[None, None, None]]:
     keep = daemon.failures.keep_running
     observer = daemon.observer
     yield keep("file watching", daemon.listen)
+    yield keep("configuration watching", daemon.config_watch.run)
     yield keep("sweep", daemon.run_sweep)
     yield keep(observer.tmux.name, observer.tmux.run)
     yield keep("loop lag", daemon.lag.run)

@@ -52,6 +52,8 @@ READERS = {
         "set",
         "has_desktop",
     ),
+    *("fragment_values", "with_values", "without_keys", "steps.hook_plans", "steps.autostart_plan"),
+    *("steps.completion_plan", "steps.mcp_plan", "steps.undo_plan"),
     *("work.plan_install", "work.is_linger_enabled", "work.plan_remove", "partial", "settings_path"),
 }
 ALL = {

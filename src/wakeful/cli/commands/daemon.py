@@ -159,8 +159,7 @@ def up(
             port_asked_for=asked,
             gateway=gateway,
             supervised=supervised,
-            config_files=files,
-            config_source=ConfigSource(watched_files(config_file), read_again),
+            config_source=ConfigSource(watched_files(config_file), read_again, files),
         )
     )
     return 0

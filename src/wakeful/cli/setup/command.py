@@ -144,18 +144,15 @@ def _plans(
 
 
 def _step_plans(name: str, paths: StatePaths, *, asks: bool) -> Iterable[StepPlan]:
-    environ = os.environ
     if name == "hooks":
-        return steps.hook_plans(environ, paths)
+        return steps.hook_plans(os.environ, paths)
     if name == "alerts":
-        plan = steps.alert_plan({})
-        is_open = plan.apply is None and "no channel" in plan.why
-        return [steps.alert_plan(_ask_channel()) if asks and is_open else plan]
+        return [steps.alert_plan(_ask_channel() if asks and not steps.has_channel() else {})]
     if name == "autostart":
-        return [steps.autostart_plan(environ)]
+        return [steps.autostart_plan(os.environ)]
     if name == "completion":
-        return [steps.completion_plan(environ)]
-    return [steps.mcp_plan(environ)]
+        return [steps.completion_plan(os.environ)]
+    return [steps.mcp_plan(os.environ)]
 
 
 def _ask_channel() -> dict[str, Any]:

@@ -98,14 +98,22 @@ def undo_hooks(client: str, environ: Mapping[str, str]) -> StepPlan:
     )
 
 
+def has_channel(config_file: str | None = None) -> bool:
+    alerts = load_settings(config_file).config.alerts
+    return bool(alerts.telegram_token or alerts.urls)
+
+
 def alert_plan(values: Mapping[str, Any], config_file: str | None = None) -> StepPlan:
     """`values` are the keys that the operator chose; without any the desktop gets the alerts."""
     title = "Alerts: a message when a session needs you or fails"
-    alerts = load_settings(config_file).config.alerts
-    if alerts.telegram_token or alerts.urls:
+    if has_channel(config_file):
         return StepPlan("alerts", title, "a channel is set up; test it: wakeful alerts test")
     if not values:
-        return StepPlan("alerts", title, "no channel was chosen; only the desktop gets alerts")
+        return StepPlan(
+            "alerts",
+            title,
+            "no channel yet; only the desktop gets alerts. To choose one: wakeful setup alerts",
+        )
     plan = plan_change(config_file, values)
     return StepPlan(
         "alerts", title, "", tuple(plan.lines()), partial(apply_change, plan), "test it: wakeful alerts test",
