@@ -15,7 +15,7 @@ from wakeful.core.ids import SessionId
 from wakeful.judging.events import Speaker
 from wakeful.judging.session_record import SessionRecord
 from wakeful.tui.app import TopApp
-from wakeful.tui.conversation import Conversation
+from wakeful.tui.conversation import SessionConversation
 from wakeful.views.records import MessageRecord, MessageText, SessionList
 
 SESSIONS = 10_000
@@ -71,7 +71,7 @@ async def _seconds(app: TopApp, act: Callable[[], Awaitable[None]], times: int =
 def test_a_long_conversation_stays_smooth() -> None:
     """Five hundred messages of thirty lines: one more is drawn in less than 100 ms, the last lines at once."""
     record = crowd()[0]
-    conversation = Conversation("", record, 600)
+    conversation = SessionConversation("", record, 600)
     conversation.is_read = True
     conversation.messages = tuple(_long_message(number) for number in range(500))
     conversation.lines(180)

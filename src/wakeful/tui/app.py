@@ -47,9 +47,9 @@ from wakeful.tui.commands import (
 from wakeful.tui.conversation import (
     MESSAGES_MAX,
     RECENT_MESSAGES_MAX,
-    Conversation,
     ConversationTail,
     LogsView,
+    SessionConversation,
 )
 from wakeful.tui.detail import (
     CALLS_SHOWN_MAX,
@@ -186,7 +186,7 @@ class TopApp(App[None]):
         self._filter = ""
         self._banner_lines = 0
         self._session_detail: SessionDetail | None = None
-        self._conversation: Conversation | None = None
+        self._conversation: SessionConversation | None = None
         self._logs: LogsView | None = None
         self._is_detail_open = False
         self._prompted: SessionRecord | None = None
@@ -395,7 +395,7 @@ class TopApp(App[None]):
         record = self.table.selected
         if record is None:
             return
-        conversation = Conversation(self._paths.socket, record, MESSAGES_MAX)
+        conversation = SessionConversation(self._paths.socket, record, MESSAGES_MAX)
         self._logs = LogsView(conversation, self._styles())
         self._read_soon()
         await self.push_screen_wait(self._logs)
@@ -498,7 +498,9 @@ class TopApp(App[None]):
         record = self.table.selected
         self._session_detail = None
         self._conversation = (
-            Conversation(self._paths.socket, record, RECENT_MESSAGES_MAX) if record is not None else None
+            SessionConversation(self._paths.socket, record, RECENT_MESSAGES_MAX)
+            if record is not None
+            else None
         )
         self._show_detail()
         self._moves += 1
@@ -621,7 +623,7 @@ class TopApp(App[None]):
         else:
             tail.show(self._conversation, drawn, lines)
 
-    def _shown_conversations(self) -> list[Conversation]:
+    def _shown_conversations(self) -> list[SessionConversation]:
         logs = self._logs.conversation if self._logs is not None else None
         return [each for each in (self._conversation, logs) if each is not None]
 

@@ -36,7 +36,7 @@ NO_LOG: Final = "No conversation: nothing was written yet, or its log was delete
 NO_MESSAGES: Final = "Nothing was said yet."
 
 
-class Conversation:
+class SessionConversation:
     """The messages of one session. Each reading begins where the last one ended."""
 
     def __init__(self, socket: str, record: SessionRecord, count_max: int) -> None:
@@ -115,12 +115,12 @@ class ConversationTail(Static):
 
     def __init__(self) -> None:
         super().__init__(id="tail", markup=False)
-        self._conversation: Conversation | None = None
+        self._conversation: SessionConversation | None = None
         self._styles: dict[str, str] = {}
         self._otherwise: list[Line] = []
 
     def show(
-        self, conversation: Conversation | None, styles: dict[str, str], otherwise: Sequence[Line] = ()
+        self, conversation: SessionConversation | None, styles: dict[str, str], otherwise: Sequence[Line] = ()
     ) -> None:
         """Without a conversation the other lines are shown."""
         self._conversation, self._styles, self._otherwise = conversation, styles, list(otherwise)
@@ -181,7 +181,7 @@ class LogsView(ModalScreen[None]):
         Binding("escape,q,l", "dismiss", "Back", key_display="Esc"),
     ]
 
-    def __init__(self, conversation: Conversation, styles: dict[str, str]) -> None:
+    def __init__(self, conversation: SessionConversation, styles: dict[str, str]) -> None:
         super().__init__()
         self.conversation = conversation
         self._colours = styles
