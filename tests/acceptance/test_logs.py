@@ -229,6 +229,22 @@ def test_a_real_session_of_claude(operator: Operator) -> None:
         assert operator.type("stop", "docs").exit_code == 0
 
 
+def test_a_follower_says_that_the_session_waits_for_you(
+    operator: Operator, followers: list[Follower]
+) -> None:
+    """A question is in no log: its state says so."""
+    asking = script({"text": "I begin"}, DONE)
+    started = operator.start("--headless", "--name", "docs", "--prompt", asking, "--", "claude")
+    operator.wait_until(started, "end of its turn", state="idle")
+    follower = Follower(operator.daemon, "docs", "-f")
+    followers.append(follower)
+    follower.wait_for("I begin")
+    assert operator.type("send", "docs", script(bash("touch made"), DONE)).exit_code == 0
+    waits = re.compile(r"wakeful waiting · .*Bash: touch made")
+    wait_for(lambda: waits.search(follower.out), "its question")
+    assert follower.interrupt() == 130
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_terminal_without_utf8_gets_plain_marks(daemon: RunningDaemon, log: Path, encoding: str) -> None:
     assert log.exists()

@@ -201,7 +201,8 @@ def test_command_line(scene: Scene, redteam: "Redteam") -> None:
 
     def asked_of(number: int) -> tuple[tuple[str, ...], ...]:
         ask, _, claude = scene.leaky.ids_of(number)
-        return ("session", "why", ask), ("session", "inspect", claude), ("session", "status", ask)
+        of_claude = ("session", "inspect", claude), ("logs", claude)
+        return ("session", "why", ask), *of_claude, ("session", "status", ask)
 
     def seen(number: int, _kind: Kind) -> str:
         told = [CliRunner().invoke(root, each, env=scene.daemon.environ) for each in asked_of(number)]

@@ -12,9 +12,11 @@ from msgspec.structs import replace
 from support.supervisor_fixture import SupervisorFixture, add_sample_sessions
 from wakeful.config.paths import StatePaths
 from wakeful.core.ids import SessionId
+from wakeful.judging.events import Speaker
 from wakeful.judging.session_record import SessionRecord
 from wakeful.tui.app import TopApp
-from wakeful.views.records import SessionList
+from wakeful.tui.conversation import SessionConversation
+from wakeful.views.records import MessageRecord, MessageText, SessionList
 
 SESSIONS = 10_000
 KEY_SECONDS_MAX = 0.1
@@ -63,4 +65,34 @@ async def _seconds(app: TopApp, act: Callable[[], Awaitable[None]], times: int =
         app.screen._compositor.render_strips(app.size)
         taken.append(time.perf_counter() - began)
         await asyncio.sleep(0)
+    return median(taken)
+
+
+def test_a_long_conversation_stays_smooth() -> None:
+    """Five hundred messages of thirty lines: one more is drawn in less than 100 ms, the last lines at once."""
+    record = crowd()[0]
+    conversation = SessionConversation("", record, 600)
+    conversation.is_read = True
+    conversation.messages = tuple(_long_message(number) for number in range(500))
+    conversation.lines(180)
+
+    def changed() -> int:
+        conversation.messages = (*conversation.messages, _long_message(len(conversation.messages)))
+        return len(conversation.lines(180))
+
+    assert _median(changed) < KEY_SECONDS_MAX
+    assert _median(lambda: len(conversation.last_lines(80, 50))) < KEY_SECONDS_MAX / 10
+
+
+def _long_message(number: int) -> MessageRecord:
+    text = "\n".join(f"line {line} of message {number}, as long as a sentence is" for line in range(30))
+    return MessageRecord("2027-01-15T08:00:00.000Z", Speaker.AGENT, MessageText(text))
+
+
+def _median(act: Callable[[], object], times: int = 9) -> float:
+    taken = []
+    for _ in range(times):
+        began = time.perf_counter()
+        act()
+        taken.append(time.perf_counter() - began)
     return median(taken)

@@ -47,9 +47,9 @@ from wakeful.tui.commands import (
 from wakeful.tui.conversation import (
     MESSAGES_MAX,
     RECENT_MESSAGES_MAX,
-    Conversation,
     ConversationTail,
     LogsView,
+    SessionConversation,
 )
 from wakeful.tui.detail import (
     CALLS_SHOWN_MAX,
@@ -123,12 +123,12 @@ class TopApp(App[None]):
     #empty { height: 1fr; padding: 2 4; color: $quiet; display: none; }
     #detail { height: 1fr; border-top: solid $cursor; padding: 0 1; scrollbar-size-vertical: 1; display: none; }
     #work { height: 1fr; width: 100%; border-top: solid $cursor; display: none; }
-    #head, #why { height: auto; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
-    #why { border-top: solid $cursor; }
+    #head, #why { height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
+    #why { height: 3; border-top: solid $cursor; }
     Screen.-beside #middle { layout: horizontal; }
     Screen.-beside #left { width: 3fr; height: 1fr; }
     Screen.-beside #work { width: 2fr; height: 1fr; border-top: none; border-left: solid $cursor; }
-    Screen.-beside #why { height: auto; max-height: 6; text-wrap: wrap; }
+    Screen.-beside #why { height: 5; text-wrap: wrap; }
     Screen.-even #left, Screen.-even #work { width: 1fr; }
     Screen.-details #left { height: 1fr; }
     Screen.-details #detail { display: block; }
@@ -186,7 +186,7 @@ class TopApp(App[None]):
         self._filter = ""
         self._banner_lines = 0
         self._session_detail: SessionDetail | None = None
-        self._conversation: Conversation | None = None
+        self._conversation: SessionConversation | None = None
         self._logs: LogsView | None = None
         self._is_detail_open = False
         self._prompted: SessionRecord | None = None
@@ -395,7 +395,7 @@ class TopApp(App[None]):
         record = self.table.selected
         if record is None:
             return
-        conversation = Conversation(self._paths.socket, record, MESSAGES_MAX)
+        conversation = SessionConversation(self._paths.socket, record, MESSAGES_MAX)
         self._logs = LogsView(conversation, self._styles())
         self._read_soon()
         await self.push_screen_wait(self._logs)
@@ -498,7 +498,9 @@ class TopApp(App[None]):
         record = self.table.selected
         self._session_detail = None
         self._conversation = (
-            Conversation(self._paths.socket, record, RECENT_MESSAGES_MAX) if record is not None else None
+            SessionConversation(self._paths.socket, record, RECENT_MESSAGES_MAX)
+            if record is not None
+            else None
         )
         self._show_detail()
         self._moves += 1
@@ -595,26 +597,33 @@ class TopApp(App[None]):
         tail.show(self._conversation if record is not None else None, drawn)
         if record is None:
             for pane in (head, why, about):
-                pane.update("")
+                pane.update("", layout=False)
             return
-        head.update(to_rich_text([head_line(record, self._now())], drawn))
+        # Their heights are fixed: only the details need a new layout.
+        head.update(to_rich_text([head_line(record, self._now())], drawn), layout=False)
         if fetched is None:
-            why.update("…")
-            about.update("…")
+            why.update("…", layout=False)
+            about.update("…", layout=False)
             return
-        why.update(to_rich_text(why_lines(record, fetched.why), drawn))
-        has_head = not self.default_screen.has_class("-working")
-        size = self.query_one("#detail").content_size
+        why.update(to_rich_text(why_lines(record, fetched.why), drawn), layout=False)
+        has_work, has_details = (self.default_screen.has_class(name) for name in ("-working", "-details"))
+        size = self.query_one("#detail" if has_details else "#tail").content_size
         # Beside the conversation, calls are shown where there is room.
-        calls_max = CALLS_SHOWN_MAX if has_head else min(CALLS_BESIDE_MAX, size.height - EVIDENCE_LINES)
+        calls_max = min(CALLS_BESIDE_MAX, size.height - EVIDENCE_LINES) if has_work else CALLS_SHOWN_MAX
         lines = detail(
-            record, fetched, self._now(), cells=max(20, size.width), with_head=has_head, calls_max=calls_max
+            record,
+            fetched,
+            self._now(),
+            cells=max(20, size.width),
+            with_head=not has_work,
+            calls_max=calls_max,
         )
-        about.update(to_rich_text(lines, drawn))
-        if not self.default_screen.has_class("-details"):
+        if has_details:
+            about.update(to_rich_text(lines, drawn))
+        else:
             tail.show(self._conversation, drawn, lines)
 
-    def _shown_conversations(self) -> list[Conversation]:
+    def _shown_conversations(self) -> list[SessionConversation]:
         logs = self._logs.conversation if self._logs is not None else None
         return [each for each in (self._conversation, logs) if each is not None]
 

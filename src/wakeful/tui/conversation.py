@@ -3,17 +3,21 @@
 Nothing is read twice, and only for a session that is shown.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
+from rich.segment import Segment
+from rich.style import Style
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.geometry import Size
 from textual.screen import ModalScreen
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
 from textual.widgets import Footer, Static
 
-from wakeful.cli.format.conversation import ConversationLayout, conversation_lines, day_of, message_lines
+from wakeful.cli.format.conversation import ConversationLayout, day_of, message_lines
 from wakeful.cli.format.explanation import Line
 from wakeful.client.async_client import AsyncDaemonClient
 from wakeful.client.client import decode_body
@@ -22,7 +26,7 @@ from wakeful.core.text import plain
 from wakeful.judging.findings import State
 from wakeful.judging.session_record import SessionRecord
 from wakeful.tui.detail import to_rich_text
-from wakeful.views.records import ConversationPart, MessageRecord
+from wakeful.views.records import CallEnd, ConversationPart, MessageRecord
 
 READ_SECONDS_MAX: Final = 10.0
 # Two screens of the largest terminals.
@@ -32,7 +36,7 @@ NO_LOG: Final = "No conversation: nothing was written yet, or its log was delete
 NO_MESSAGES: Final = "Nothing was said yet."
 
 
-class Conversation:
+class SessionConversation:
     """The messages of one session. Each reading begins where the last one ended."""
 
     def __init__(self, socket: str, record: SessionRecord, count_max: int) -> None:
@@ -42,6 +46,8 @@ class Conversation:
         self.record = record
         self.messages: tuple[MessageRecord, ...] = ()
         self.is_read = False
+        self._made: dict[MessageRecord, list[Line]] = {}
+        self._made_for = 0
 
     async def read(self) -> None:
         """Raises DaemonAway, DaemonRefused or DaemonVersionMismatch."""
@@ -60,10 +66,24 @@ class Conversation:
         return NO_MESSAGES if self._cursor else NO_LOG
 
     def lines(self, cells: int) -> list[Line]:
-        """All lines at this width."""
+        """All lines at this width. Of messages that were shown before no line is made again."""
         if self.note:
             return [((self.note, "quiet"),)]
-        return [*conversation_lines(self.messages, self._layout(cells))]
+        layout, made = self._layout(cells), dict[MessageRecord, list[Line]]()
+        known = self._made if cells == self._made_for else {}
+        found, day = list[Line](), ""
+        for message in self.messages:
+            own_day = day_of(message.at)
+            if own_day and own_day != day:
+                day = own_day
+                found.append(((day, "quiet"),))
+            lines = known.get(message) or [*message_lines(message, layout)]
+            if message.call is None or message.call.end is not CallEnd.OPEN:
+                # What is known of an open call depends on its session.
+                made[message] = lines
+            found += lines
+        self._made, self._made_for = made, cells
+        return found
 
     def last_lines(self, cells: int, count: int) -> list[Line]:
         """The last lines at this width; of older messages no line is made."""
@@ -95,12 +115,12 @@ class ConversationTail(Static):
 
     def __init__(self) -> None:
         super().__init__(id="tail", markup=False)
-        self._conversation: Conversation | None = None
+        self._conversation: SessionConversation | None = None
         self._styles: dict[str, str] = {}
         self._otherwise: list[Line] = []
 
     def show(
-        self, conversation: Conversation | None, styles: dict[str, str], otherwise: Sequence[Line] = ()
+        self, conversation: SessionConversation | None, styles: dict[str, str], otherwise: Sequence[Line] = ()
     ) -> None:
         """Without a conversation the other lines are shown."""
         self._conversation, self._styles, self._otherwise = conversation, styles, list(otherwise)
@@ -115,37 +135,64 @@ class ConversationTail(Static):
         return to_rich_text(self._conversation.last_lines(size.width, size.height), self._styles)
 
 
+class ConversationLog(ScrollView, can_focus=True):
+    """The lines of a whole conversation; only visible ones are rendered. At its end it stays there."""
+
+    DEFAULT_CSS = "ConversationLog { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "scroll_down", show=False),
+        Binding("k", "scroll_up", show=False),
+        Binding("g", "scroll_home", "First"),
+        Binding("G", "scroll_end", "Last"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(id="log")
+        self._lines: list[Line] = []
+        self._styles: dict[str, Style] = {}
+
+    def show(self, lines: list[Line], styles: Mapping[str, str]) -> None:
+        is_at_end = self.scroll_offset.y >= self.max_scroll_y
+        self._lines = lines
+        self._styles = {name: Style.parse(style) for name, style in styles.items()}
+        self.virtual_size = Size(self.size.width, len(lines))
+        if is_at_end:
+            self.scroll_end(animate=False, immediate=True)
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        width, place = self.size.width, self.scroll_offset.y + y
+        if place >= len(self._lines):
+            return Strip.blank(width, self.rich_style)
+        segments = [Segment(" ", self.rich_style)]
+        for text, style in self._lines[place]:
+            segments.append(Segment(text, self.rich_style + self._styles.get(style, Style.null())))
+        return Strip(segments).adjust_cell_length(width, self.rich_style)
+
+
 class LogsView(ModalScreen[None]):
-    """The whole conversation, with what follows; it stays at its end until it is scrolled."""
+    """The whole conversation, with what follows."""
 
     CSS = """
     LogsView { background: $background; }
     LogsView #log-head { height: 1; background: $surface; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
-    LogsView #log { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }
-    LogsView #log-text { text-wrap: nowrap; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,l", "dismiss", "Back", key_display="Esc"),
-        Binding("j", "scroll(1)", "Down", key_display="↓"),
-        Binding("k", "scroll(-1)", "Up", key_display="↑"),
-        Binding("g", "first", "First"),
-        Binding("G", "last", "Last"),
     ]
 
-    def __init__(self, conversation: Conversation, styles: dict[str, str]) -> None:
+    def __init__(self, conversation: SessionConversation, styles: dict[str, str]) -> None:
         super().__init__()
         self.conversation = conversation
         self._colours = styles
 
     def compose(self) -> ComposeResult:
         yield Static(id="log-head", markup=False)
-        with VerticalScroll(id="log", can_focus=True):
-            yield Static(id="log-text", markup=False)
+        yield ConversationLog()
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        self.query_one("#log").focus()
-        self.draw(self._colours)
+        self.query_one(ConversationLog).focus()
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.draw, self._colours)
@@ -153,27 +200,14 @@ class LogsView(ModalScreen[None]):
     def draw(self, styles: dict[str, str]) -> None:
         """Show what was read."""
         self._colours = styles
-        if not self.query("#log-text"):
+        if not self.query(ConversationLog):
             # The screen is not mounted.
             return
-        record, log = self.conversation.record, self.query_one("#log", VerticalScroll)
+        record = self.conversation.record
         head: Line = (
             (plain(record.short_name) or str(record.id), "title"),
             (f"  {record.state}, {record.health}  {record.id}", "quiet"),
         )
         self.query_one("#log-head", Static).update(to_rich_text([head], styles))
-        is_at_end = log.scroll_offset.y >= log.max_scroll_y
-        cells = max(20, self.size.width - 3)
-        lines = self.conversation.lines(cells)
-        self.query_one("#log-text", Static).update(to_rich_text(lines, styles))
-        if is_at_end:
-            self.call_after_refresh(log.scroll_end, animate=False)
-
-    def action_scroll(self, lines: int) -> None:
-        self.query_one("#log").scroll_relative(y=lines, animate=False)
-
-    def action_first(self) -> None:
-        self.query_one("#log").scroll_home(animate=False)
-
-    def action_last(self) -> None:
-        self.query_one("#log").scroll_end(animate=False)
+        log = self.query_one(ConversationLog)
+        log.show(self.conversation.lines(max(20, log.size.width - 2)), styles)

@@ -188,6 +188,7 @@ async def _follow(session_id: SessionId, part: ConversationPart, printer: Conver
                 part = decode_body(await client.get(target, READ_SECONDS_MAX), ConversationPart)
             except DaemonAway:
                 # The next connection is a change.
+                changes.keep(record)
                 continue
             except RequestRefused as refused:
                 if refused.reason == SessionNotFound.code:
@@ -219,6 +220,10 @@ class _Changes:
         self._record = record or self._record
         self._is_lost = False
         self._event.set()
+
+    def keep(self, record: SessionRecord | None) -> None:
+        """A record that was not used, unless there is a newer one."""
+        self._record = self._record or record
 
     def on_lost(self) -> None:
         if not self._is_lost:
