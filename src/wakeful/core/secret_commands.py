@@ -28,7 +28,7 @@ COMMANDS: Final = (
         rf"|({_CURL_USER}\\{{0,3}}\"[^\s:\"\\]{{1,100}}:)(?!//)[^\"\n\\]{{1,200}}", r"\1\2[password]"),
     Format("curl -u, http -a", ("-u", "-a", "--proxy-user"),
         rf"({_CURL_USER}\\{{0,3}}[\"']?[^\s:\"'\\]{{1,100}}:)(?!//)[^\s\"'\\]{{1,200}}", r"\1[password]"),
-    Format("cookies given to curl", ("curl", "--cookie"),
+    Format("cookies given to curl", ("curl", "http"),
         r"(\b(?:curl|https?)\s(?:[^\n|;]{0,300}?\s)??(?:(?-i:-b)|--cookie)[ =]{0,3}\\{0,127}[\"']?[\w.-]{1,60}=)(?!@)[^\n\"'\\]{6,400}", r"\1[token]"),
     Format("password behind an empty user", ("-u", "-a", "--proxy-user"),
         rf"({_CURL_USER}\\{{0,127}}[\"']?:)(?!//)[^\s\"'\\]{{1,200}}", r"\1[password]"),
