@@ -437,6 +437,8 @@ def test_unknown_query_parameters_are_refused_everywhere(owner: httpx.Client) ->
     ("query", "code"),
     [
         ("=x", "unknown-parameter"),
+        ("project=%ff", "bad-request"),
+        ("%ed%a0%80=1", "bad-request"),
         ("limti&limti", "unknown-parameter"),
         ("LIMIT=1", "unknown-parameter"),
         ("health=dead&health=healthy", "repeated-parameter"),

@@ -32,6 +32,15 @@ WAYS = "ways to hide where an agent comes from"
 CHAT = "approvals outside the chat"
 REFUSED = "Only people may decide"
 SECRET = "sk-ant-REDTEAM-0123456789abcdef0123456789abcdef"
+BY_NAME = (
+    ("adopt", "proj"),
+    ("release", "proj"),
+    ("stop", "proj"),
+    ("resume", "proj", "--done"),
+    ("send", "proj", "go on"),
+    ("answer", "proj", "allow", "--question", "1"),
+    ("interrupt", "proj"),
+)
 COMMANDS = (
     ("session", "adopt", "{}"),
     ("session", "release", "{}"),
@@ -41,6 +50,9 @@ COMMANDS = (
     ("session", "interrupt", "{}"),
     ("session", "revive", "{}", "--yes"),
     ("session", "repair", "{}"),
+    # By the name that lists show.
+    *BY_NAME,
+    ("open", "--revoke", "all"),
     ("run", "--headless", "--", "claude"),
     ("agent", "start", "fox"),
     ("agent", "stop", "fox"),
@@ -49,6 +61,8 @@ COMMANDS = (
     ("checkpoint", "abort", "1"),
     ("checkpoint", "teach", "--project", "x", "make"),
     ("pause",),
+    ("pause", "--for", "2h"),
+    ("unpause",),
     ("resume",),
     ("open",),
     ("events", "--archive-before", "1d"),
@@ -121,6 +135,10 @@ def test_no_command_of_an_agent_decides(daemon: RunningDaemon, tmp_path: Path, r
             said = scene.agent.ask(daemon.argv(*(word.format(scene.session) for word in words)))
             redteam.attack(ORDERS, " ".join(words), held=said.exit_code == 1 and REFUSED in said.err)
         assert scene.agent.ask(daemon.argv("session", "list", "--json")).exit_code == 0
+        for words in BY_NAME:
+            said = scene.agent.ask(["setsid", "--wait", *daemon.argv(*words)], **scene.marks)
+            redteam.attack(ORDERS, f"setsid {' '.join(words)}", held=REFUSED in said.err)
+        assert scene.agent.ask(daemon.argv("why", "proj")).exit_code == 0
         for offline in OFFLINE:
             said = scene.agent.ask(daemon.argv(*offline))
             redteam.attack(ORDERS, f"{' '.join(offline)}, without the daemon", held=REFUSED in said.err)

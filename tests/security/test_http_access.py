@@ -19,6 +19,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect, unix_connect
 
 from support.supervisor_fixture import HttpFixture, open_http_fixture, raw
+from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
 from wakeful.http.access_log import FILE_BYTES_MAX, RECORDS_MAX, AccessRecord, access_file
 from wakeful.http.auth import PUBLIC_ROUTES
@@ -378,6 +379,35 @@ def test_a_login_outlives_its_daemon_and_the_store_has_no_secret(own_doors: Http
         assert found.has_csrf(csrf["x-wakeful-csrf"])
         assert not found.has_csrf(cookie)
         assert successor.find(stored[0].key) is None, "what is stored opens nothing"
+
+
+def test_an_ended_login_stays_ended_after_a_full_disk(
+    own_doors: HttpFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The person hears that it was not stored; what they do next ends it for the next daemon, too."""
+    logins, store = own_doors.access.logins, own_doors.house.store
+    cookies = []
+    for _ in range(3):
+        code = own_doors.call(logins.new_code)
+        cookies.append(own_doors.run(logins.log_in(code)).cookie)
+
+    async def full(_kind: str, _key: str) -> None:
+        raise WorldError
+
+    def successor(later: float = 0.0) -> Logins:
+        started = Logins(VirtualClock(own_doors.house.clock.now().wall + later), store)
+        own_doors.run(started.restore())
+        return started
+
+    with monkeypatch.context() as disk:
+        disk.setattr(store, "drop_note", full)
+        with pytest.raises(WorldError):
+            own_doors.run(logins.revoke_all())
+        assert not any(logins.find(cookie) for cookie in cookies)
+        late = successor(LOGIN_SECONDS_MAX + 1)
+        assert not any(late.find(cookie) for cookie in cookies), "it starts with a full disk, too"
+    assert own_doors.run(logins.revoke_all()) == 0
+    assert not any(successor().find(cookie) for cookie in cookies)
 
 
 def test_a_stored_login_ends_on_time(own_doors: HttpFixture) -> None:

@@ -58,9 +58,10 @@ class NothingChosen(OperatorError):
 def with_session(text: str, command: Callable[[SessionId], int], *, acting: bool) -> int:
     """Run `command` with the session that `text` names; its exit code.
 
-    The daemon takes whole ids itself. Any other text is looked up: several sessions may be called so.
+    The daemon takes ids, their beginnings and names itself, so only other texts cost a further request. Before an
+    order a text is looked up, unless it is the id of a client: the id of a log may be the name of another session.
     """
-    if not is_clients_id(text) and not is_uuid(text):
+    if acting and not is_clients_id(text) and not is_uuid(text):
         found = _look_up(text, acting=acting)
         if found is not None:
             return command(found)

@@ -43,7 +43,7 @@ _SHORT_SEQUENCE: Final = re.compile(r"\x1b++(?=[-+./])")
 _UNICODE_ESCAPE: Final = re.compile(r"\\+u(?!d[89a-f])([0-9a-f]{4})", re.IGNORECASE)
 _NEEDS_NO_ESCAPE: Final = frozenset(map(chr, range(0x20, 0x7F))) - frozenset('\\"') | frozenset(
     # The full-width signs, and the letters of the words for a password in `secret_sentences`.
-    "\uff1d\uff1a\u662f\u306f\u043f\u0430\u0440\u043e\u043b\u044c\u041f\u5bc6\u7801\u78bc\u30d1\u30b9\u30ef\u30fc\u30c9\ube44\ubc00\ubc88\ud638\u0142\u00f6\u00f3\u00fc"
+    "\uff1d\uff1a\u662f\u306f\u043f\u0430\u0440\u043e\u043b\u044c\u041f\u5bc6\u7801\u78bc\u30d1\u30b9\u30ef\u30fc\u30c9\ube44\ubc00\ubc88\ud638\u0142\u00f6\u00f3\u00fc\u00f1\u00e9\u00e8"
 )
 # Encoded any number of times.
 _PERCENT: Final = re.compile(r"%(?:25){0,8}(?!25)([2-7][0-9a-f])", re.IGNORECASE)
@@ -68,6 +68,8 @@ _MARK: Final = "\0"
 _PREFIX_CHARS_MIN: Final = 3
 # Also a quote: in JSON a text ends there, and the next one begins in the same line.
 _TABLE_LINES: Final = re.compile(r"(\r?\n|(?:\\{1,127}+r)?\\{1,127}+n|\\{0,127}+\")")
+# Names without blanks and nothing else in the line.
+_CSV_HEADING: Final = re.compile(r"(?:\A|\n|\\n|\")[\w-]{1,40}(?:,[\w-]{1,40}){1,40}(?=\r?\n|\\)")
 _TABLE_RULE: Final = frozenset("-+|: \t")
 # A plain word in such a column comes from a manual.
 _SECRET_VALUE: Final = re.compile(r"(?=\S*[0-9!#$%^&*])\S{4,200}")
@@ -194,24 +196,28 @@ def _redact_unless_harmless(found: re.Match[str]) -> str:
 
 
 def _redact_columns(text: str) -> str:
-    """Redact table columns whose heading names a secret, as `psql`, `mysql` and Markdown print them.
+    """Redact table columns whose heading names a secret, as `psql`, `mysql`, Markdown and CSV files have them.
 
     The heading and the value are in different lines, so the rules for names do not find them.
     """
-    return "".join(_table_parts(text)) if "|" in text else text
+    if "|" in text:
+        text = "".join(_table_parts(text, "|"))
+    return "".join(_table_parts(text, ",")) if _CSV_HEADING.search(text) is not None else text
 
 
-def _table_parts(text: str) -> Iterator[str]:
+def _table_parts(text: str, separator: str) -> Iterator[str]:
     columns: tuple[int, ...] = ()
     count = 0
     for part in _TABLE_LINES.split(text):
-        cells = part.split("|", _CELLS_MAX)
+        cells = part.split(separator, _CELLS_MAX)
         if len(cells) == 1:
             # A line break, a rule, or the end of the table.
             columns = columns if _TABLE_RULE.issuperset(part) or _TABLE_LINES.fullmatch(part) else ()
             yield part
         elif columns and len(cells) == count:
-            yield "|".join(_redact_cell(cell) if at in columns else cell for at, cell in enumerate(cells))
+            yield separator.join(
+                _redact_cell(cell) if at in columns else cell for at, cell in enumerate(cells)
+            )
         else:
             count = len(cells)
             columns = tuple(at for at, cell in enumerate(cells) if _is_heading(cell.strip()))

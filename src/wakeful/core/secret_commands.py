@@ -28,10 +28,18 @@ COMMANDS: Final = (
         rf"|({_CURL_USER}\\{{0,3}}\"[^\s:\"\\]{{1,100}}:)(?!//)[^\"\n\\]{{1,200}}", r"\1\2[password]"),
     Format("curl -u, http -a", ("-u", "-a", "--proxy-user"),
         rf"({_CURL_USER}\\{{0,3}}[\"']?[^\s:\"'\\]{{1,100}}:)(?!//)[^\s\"'\\]{{1,200}}", r"\1[password]"),
+    Format("cookies given to curl", ("curl", "http"),
+        r"(\b(?:curl|https?)\s(?:[^\n|;]{0,300}?\s)??(?:(?-i:-b)|--cookie)[ =]{0,3}\\{0,127}[\"']?[\w.-]{1,60}=)(?!@)[^\n\"'\\]{6,400}", r"\1[token]"),
+    Format("password behind an empty user", ("-u", "-a", "--proxy-user"),
+        rf"({_CURL_USER}\\{{0,127}}[\"']?:)(?!//)[^\s\"'\\]{{1,200}}", r"\1[password]"),
+    Format("user and password as arguments of a call",
+        ("mysqli", "pdo(", ".connect(", ".login(", "logonuser", "credential("),
+        r"(\b(?:new mysqli|mysqli_connect|new PDO)\(\s{0,3}\\{0,127}[\"'][^\"'\n]{1,200}[\"'],\s{0,3}\\{0,127}[\"'][^\"'\n]{0,60}[\"'],\s{0,3}\\{0,127}[\"']"
+        r"|\.(?:connect|login)\(\s{0,3}(?:\\{0,127}[\"'][^\"'\n]{1,200}[\"'],\s{0,3}(?:\d{1,5},\s{0,3})?)?\\{0,127}[\"'][^\"'\n]{1,60}[\"'],\s{0,3}\\{0,127}[\"'])(?=[^\"'\n]{0,60}[0-9!#$%^&*])[^\"'\n\\]{4,200}", r"\1[password]"),
     Format("redis-cli -a", ("redis-cli",),
         r"(\bredis-cli\s(?:[^\n|;]{0,200}?\s)??(?:-a|--pass)\s{1,3})" + _ARGUMENT, r"\1[password]"),
     Format("login, ldap, database and archive options", ("-p", "-w", "htpasswd", "mosquitto_passwd"),
-        r"(\b(?:docker login|podman login|buildah login|skopeo login|oras login|crane auth login|helm registry login|az login|twine upload|ldap\w{3,10}|sqlcmd|bcp|mongo\w*|rdesktop|cqlsh|kadmin|useradd|usermod|ipmitool|mosquitto_(?:pub|sub|rr)|hydra|crackmapexec|netexec|nxc|evil-winrm|psexec\S{0,6}|ncftp\w*|7z[ar]?|unrar|(?:un)?zip(?=[^\n|;]{0,200}?(?-i:\s-P)))\s(?:[^\n|;]{0,200}?\s)??(?:-[pPw](?![a-z]{1,3}\s)(?:\s{1,3}(?!-))?))"
+        r"(\b(?:docker login|podman login|buildah login|skopeo login|oras login|crane auth login|helm registry login|az login|twine upload|ldap\w{3,10}|sqlcmd|bcp|mongo\w*|rdesktop|cqlsh|cypher-shell|kadmin|useradd|usermod|ipmitool|mosquitto_(?:pub|sub|rr)|hydra|crackmapexec|netexec|nxc|evil-winrm|psexec\S{0,6}|ncftp\w*|7z[ar]?|unrar|(?:un)?zip(?=[^\n|;]{0,200}?(?-i:\s-P)))\s(?:[^\n|;]{0,200}?\s)??(?:-[pPw](?![a-z]{1,3}\s)(?:\s{1,3}(?!-))?))"
         + _ARGUMENT
         + r"|(\b(?:ht|mosquitto_)passwd\s[^\n|;]{0,60}?-(?:(?=\w*n)\w*b\w*|(?!\w*n)\w*b\w*\s{1,3}\S{1,100})\s{1,3}\S{1,100}\s{1,3})"
         + _ARGUMENT, r"\1\2[password]"),
@@ -45,9 +53,9 @@ COMMANDS: Final = (
         r"(\bnet use\s(?:\S{1,100}\s{1,3}){1,2}?)(?!/)" + _ARGUMENT + r"(?=\s{1,3}/user:)", r"\1[password]"),
     Format("password piped to a program", ("echo", "printf"),
         r"(\b(?:echo|printf)\s{1,3}(?:-\w\s{1,3}|\\{0,3}[\"']?%s(?:\\{1,3}n)?\\{0,3}[\"']?\s{1,3})?)(?!\$)"
-        r"(?:\\{0,127}\"[^\"]{1,200}\"|'[^']{1,200}'|[^\s|]{1,200})(\s{0,3}\|\s{0,3}[^|\n]{0,100}(?:--password-stdin|--with-token|sudo -S|--passphrase-fd|chpasswd|passwd|cryptsetup|--stdin))", r"\1[password]\2"),
+        r"(?:\\{0,127}\"[^\"]{1,200}\"|'[^']{1,200}'|[^\s|]{1,200})(\s{0,3}\|\s{0,3}[^|\n]{0,100}(?:--password-stdin|--with-token|sudo -S|--passphrase-fd|chpasswd|passwd|cryptsetup|--stdin|kinit\b|secret create|pass insert|smbpasswd|pw\b))", r"\1[password]\2"),
     Format("here-string to a login", ("<<<",),
-        r"((?:login|passwd|sudo|auth|gpg|token|kinit|cryptsetup|secrets? )[^\n]{0,100}<<<\s{0,3})(?!\$)" + _ARGUMENT, r"\1[password]"),
+        r"((?:login|passwd|sudo|auth|gpg|token|kinit|cryptsetup|secrets? )[^\n]{0,100}?<<<\s{0,3})(?!\$)" + _ARGUMENT, r"\1[password]"),
     Format("SQL password", ("identified", "password"),
         r"(\bidentified\s(?:with\s\S{1,40}\s)?by\s{1,3}|\bpassword\s{1,3}(?='|\\{0,127}\"[^\"\n]{0,60}[0-9]))(?!\$)" + _ARGUMENT, r"\1[password]"),
     Format("SNMP, expect and send password", ("snmp",),
@@ -64,9 +72,12 @@ COMMANDS: Final = (
         + _ARGUMENT, r"\1[password]"),
     # The password is the last of the words without a name.
     Format("password as a word of a command",
-        ("net user", "net1 user", "mc alias", "mc config", "wpa_passphrase", "add_user", "change_password", "http-basic", "smbclient", "poetry config", "bundle config"),
-        r"((?:\bnet1? user\s{1,3}(?!/)\S{1,60}\s{1,3}(?![/*])"
-        r"|\bmc (?:alias set|config host add)\s{1,3}\S{1,60}\s{1,3}\S{1,200}\s{1,3}\S{1,100}\s{1,3}"
+        ("net user", "net1 user", "mc alias", "mc config", "wpa_passphrase", "add_user", "change_password", "http-basic", "smbclient", "poetry config", "bundle config", "rclone ", "wpa_cli", "user-secrets", "security add-", "login "),
+        r"((?:\bnet1? user\s{1,3}(?!/)(?:\\{0,127}\"[^\"\n]{1,60}\"|[^\s\"\\]{1,60})\s{1,3}(?![/*])"
+        r"|\bmc (?:alias set|config host add)\s{1,3}(?:-\S{1,40}\s{1,3}(?:(?:S3v[24]|on|off|auto)\s{1,3})?+)*+\S{1,60}\s{1,3}\S{1,200}\s{1,3}\S{1,100}\s{1,3}"
+        r"|\brclone obscure\s{1,3}|\brclone config (?:create|update|password)\s[^\n|;]{0,200}?\s(?:pass|password)\s{1,3}"
+        r"|\bwpa_cli\s[^\n|;]{0,60}?\bpsk\s{1,3}|\bdotnet user-secrets set\s{1,3}\S{1,100}\s{1,3}|\bsecurity add-(?:generic|internet)-password\s[^\n|;]{0,200}?-w\s{1,3}"
+        r"|(?:^|\n|\\[nrt]|[\"'`:])[ \t]{0,8}\w{0,6}[ \t]?(?-i:LOGIN) {1,3}[^\s\"']{1,60}\s{1,3}(?=\S{0,60}[0-9])"
         r"|\bwpa_passphrase\s{1,3}(?:\"[^\"\n]{1,60}\"|'[^'\n]{1,60}'|[^\s\"']{1,60})\s{1,3}"
         r"|\brabbitmqctl\s(?:[^\n|;]{0,100}?\s)??(?:add_user|change_password)\s{1,3}\S{1,60}\s{1,3}"
         r"|\b(?:poetry|composer)\s[^\n|;]{0,60}?http-basic\.\S{1,100}\s{1,3}\S{1,100}\s{1,3}"
@@ -75,9 +86,9 @@ COMMANDS: Final = (
         r"|\bsmbclient\s{1,3}(?:\\{2,8}|//)\S{1,100}\s{1,3}))"
         + _ARGUMENT, r"\1[password]"),
     Format("token as a word of a command",
-        ("vault ", "cargo login", "authtoken", "doctl", "fly", "configure set", "put-parameter", "secret set", "gem push", "nuget push"),
+        ("vault ", "cargo login", "authtoken", "doctl", "glab", "codecov", "fly", "configure set", "put-parameter", "secret set", "gem push", "nuget push"),
         r"(\b(?:vault login|cargo login)\s{1,3}(?:-\S{1,40}\s{1,3})*|\bngrok\s(?:config\s)?(?:add-)?authtoken\s{1,3}"
-        r"|\bdoctl\s[^\n|;]{0,60}?-t\s{1,3}|\bgem push\s[^\n|;]{0,100}?-k\s{1,3}|\bdotnet nuget push\s[^\n|;]{0,200}?-k\s{1,3}"
+        r"|\b(?:doctl|glab|codecov)\s[^\n|;]{0,60}?-t\s{1,3}|\bgem push\s[^\n|;]{0,100}?-k\s{1,3}|\bdotnet nuget push\s[^\n|;]{0,200}?-k\s{1,3}"
         r"|\bconfigure set\s(?:[^\n|;]{0,60}?\s)??aws_(?:secret_access_key|session_token)\s{1,3}"
         r"|\bssm put-parameter\s[^\n|;]{0,300}?--value[= ]{1,3}|\bkeyvault secret set\s[^\n|;]{0,300}?--value[= ]{1,3}"
         r"|\bfly(?:ctl)? secrets set\s(?:[^\n|;]{0,200}?\s)??[A-Z_][A-Z0-9_]{0,60}=|\bvault (?:kv put|write)\s{1,3}(?:-\S{1,40}\s{1,3})*\S{1,100}\s(?:[^\n|;]{0,200}?\s)??\w{1,60}=(?!@))"
@@ -95,8 +106,9 @@ COMMANDS: Final = (
     Format("passphrase of a file", ("openssl", "-hp", "input_pw", "owner_pw", "user_pw"),
         r"(\bopenssl\s(?:enc|aes\S{1,20}|des\S{1,20})\s(?:[^\n|;]{0,200}?\s)??-k\s{1,3}|\brar\s(?:[^\n|;]{0,200}?\s)??-hp"
         r"|\bpdftk\s[^\n|;]{0,200}?(?:input|owner|user)_pw\s{1,3})" + _ARGUMENT, r"\1[password]"),
-    Format("password of a server's configuration", ("requirepass", "masterauth", "redis-cli", "community", "enable ", "username ", "password "),
+    Format("password of a server's configuration", ("requirepass", "masterauth", "redis-cli", "community", "enable ", "username ", "password ", "auth ", "pass ", "user "),
         r"((?:^|\n|\\n|\bset[ \t]{1,3}|[\"'`])[ \t]{0,8}(?:requirepass|masterauth)[ \t]{1,3}|\b(?:requirepass|masterauth)[ \t]{1,3}(?=\S{0,60}[0-9])|\bredis-cli\s(?:[^\n|;]{0,200}?\s)??auth\s{1,3}"
+        r"|(?:^|\n|\\[nrt]|[\"'`>:])[ \t]{0,8}(?-i:AUTH|PASS) {1,3}(?:(?-i:PLAIN|LOGIN|default) {1,3})?(?=\S{0,60}[0-9])(?=\S{0,60}[A-Za-z])|\b(?:acl set)?user {1,3}\S{1,60}[ \t](?:[^\n]{0,100}?[ \t])??on[ \t](?:[^\n]{0,100}?[ \t])??>"
         r"|\bsnmp-server community |\benable (?:secret|password) (?:\d )?+|\busername \S{1,60} (?:privilege \d{1,2} )?(?:password|secret) (?:\d )?+"
         r"|(?:^|\n|\\n)[ \t]{0,8}password [057] )" + _ARGUMENT, r"\1[password]"),
     Format("SNMP community", ("snmp",),

@@ -23,6 +23,8 @@ _CODE: Final = r"[A-Za-z0-9]{4,10}-[A-Za-z0-9]{4,10}"
 SENTENCES: Final = (
     Format("value before the word password", ("pass", "pw", "kennwort"),
         rf"(?<![\w./:@-]){_VALUE}({_CLOSE} (?:is|was|ist|as|for|als) (?:(?:the|my|your|our|its|his|her|a|das|mein) )?(?:[\w-]{{1,20}} ){{0,2}}?{_WORD}\b)", r"[password]\1"),
+    Format("value before a sentence about it", ("pass", "pw", "kennwort"),
+        rf"(?<![\w./:@-]){_VALUE}({_CLOSE}[,;.:] (?:it|that|this|which|das)(?: is| was| ist|'s) (?:(?:the|my|your|our|das) )?(?:[\w-]{{1,20}} ){{0,2}}?{_WORD}\b)", r"[password]\1"),
     Format("value before the word token", (" token", " key", " secret"),
         rf"(?<![\w./:@-]){_MIXED}({_CLOSE} (?:is|was) (?:the|my|your|our) (?:[\w-]{{1,20}} ){{0,2}}?(?:token|key|secret)\b)", r"[token]\1"),
     Format("password of a person or a thing", ("pass", "pw", "kennwort"),
@@ -32,9 +34,10 @@ SENTENCES: Final = (
         rf"(\b(?:cred(?:ential)?s|zugangsdaten|log ?in|logged in)(?: (?:with|as|are|is|using|mit))?:? {{1,3}}{_OPEN}[\w.@-]{{1,40}} ?[/:] ?)" + _VALUE
         + rf"|(\bcreds(?: are| is|:) {{1,3}}{_OPEN})" + _VALUE, r"\1\2[password]"),
     Format("password in another language",
-        ("mot de passe", "\u043f\u0430\u0440\u043e\u043b\u044c", "\u5bc6\u7801", "\u5bc6\u78bc", "\u30d1\u30b9\u30ef\u30fc\u30c9", "\ube44\ubc00\ubc88\ud638",
+        ("mot de passe", "contrase", "senha", "lautet", "\u043f\u0430\u0440\u043e\u043b\u044c", "\u5bc6\u7801", "\u5bc6\u78bc", "\u30d1\u30b9\u30ef\u30fc\u30c9", "\ube44\ubc00\ubc88\ud638",
          "wachtwoord", "has\u0142o", "l\u00f6senord", "parola", "adgangskode", "salasana", "jelsz\u00f3", "heslo"),
-        r"(\b(?:mot de passe|\u043f\u0430\u0440\u043e\u043b\u044c|wachtwoord|has\u0142o|l\u00f6senord|parola|adgangskode|salasana|jelsz\u00f3|heslo)\s?[:=]\s{0,3}"
+        r"(\b(?:mot de passe (?:est|:)|contrase[n\u00f1]a (?:es|:)|senha (?:\u00e9|e|:)|(?:passwort|kennwort) lautet:?|wachtwoord (?:is|:)|parola (?:\u00e8|este|:)|\u043f\u0430\u0440\u043e\u043b\u044c(?: -| \u2014)?)\s{1,3}"
+        r"|\b(?:mot de passe|\u043f\u0430\u0440\u043e\u043b\u044c|wachtwoord|has\u0142o|l\u00f6senord|parola|adgangskode|salasana|jelsz\u00f3|heslo)\s?[:=]\s{0,3}"
         r"|(?:\u5bc6\u7801|\u5bc6\u78bc|\u30d1\u30b9\u30ef\u30fc\u30c9|\ube44\ubc00\ubc88\ud638)\s?[:=\uff1a\uff1d\u662f\u306f]\s{0,3})"
         r"\\{0,3}[\"'`]?(?=[^\s\"'`]{0,60}[0-9!#$%^&*])[^\s\"'`,;]{4,200}", r"\1[password]"),
     Format("code for one login", ("code", "otp", "pin"),
@@ -60,6 +63,24 @@ SENTENCES: Final = (
     Format("pair of Lisp", (" . ",), r"(\(:?(?:passw\w{2,6}|secret|token) \. \\{0,3}\")[^\"\n\\]{1,200}", r"\1[secret]"),
     Format("setting of a package manager", ("config set", "sonar."),
         r"(\bconfig set (?:-\S{1,20} )?\S{0,100}(?:authtoken|password|_auth|token)[ =]{1,3}|-Dsonar\.(?:login|token)=)" + _VALUE, r"\1[token]"),
+    Format("words that restore a wallet", ("seed phrase", "recovery phrase", "mnemonic"),
+        r"(\b(?:(?:seed|recovery|backup|secret) phrase|mnemonic(?: phrase| words)?)(?: is| are|:) {0,3}[\"'`]?)(?-i:[a-z]{3,8}(?: [a-z]{3,8}){11,23})\b", r"\1[secret]"),
+    Format("key of a VPN login", ("eap", "psk", "xauth", "auth-user-pass"),
+        r"(: (?-i:PSK|EAP|XAUTH) \\{0,127}\")[^\"\n\\]{1,200}|(<auth-user-pass>\s{1,3}\S{1,60}\s{1,3})[^\s<]{1,200}", r"\1\2[password]"),
+    Format("secret line of a CHAP file", (" * ",),
+        r"((?:^|\n|\\[nrt]|[\"'`:] ?)[\w.@\\-]{1,60} \* )\"?(?=[^\s\"]{0,60}[0-9])[^\s\"*]{6,100}(?= )", r"\1[password]"),
+    Format("line of an FTP script", ("user ",),
+        rf"((?:^|\n|\\[nrt]|[\"'`:])[ \t]{{0,8}}user [\w.@-]{{1,60}} ){_MIXED}(?=\s{{0,3}}(?:\n|\\|\"|\Z))", r"\1[password]"),
+    Format("line of an htdigest file", (":",),
+        r"((?:^|\n|\\[nrt]|[\"\s])[\w.@-]{1,60}:[\w.@-]{1,60}:)[0-9a-f]{32}(?![0-9a-z:])", r"\1[password hash]", long=True),
+    Format("value of an answer file", ("password>",),
+        rf"(<\w{{0,40}}password>{_GAP}{{0,20}}<value>)[^<]{{1,400}}", r"\1[password]"),
+    Format("code of a login in OAuth", ("code_verifier", "oauth_signature", "npmauthident"),
+        r"(\b(?:code_verifier|oauth_signature)=\\{0,127}[\"']?)[^\s\"'&,\\]{8,200}|(npmAuthIdent:? ?\\{0,127}[\"']?[^\s:\"']{1,60}:)[^\s\"'\\]{1,200}", r"\1\2[token]"),
+    Format("link that logs in", ("/reset", "/magic", "/invite", "/verif", "/confirm", "/shared_invite"),
+        r"(https?://[^\s\"'<>]{1,200}/(?:reset|magic|invite|verif|confirm|shared_invite)[\w-]{0,20}/(?:zt-)?)(?=[A-Za-z_-]{0,60}[0-9])[A-Za-z0-9_-]{20,200}", r"\1[token]"),
+    Format("setting of a device", ("plain-text-password", "storepassword", "keypassword"),
+        r"(\b(?:plain-text-password-value|(?:store|key)Password)\s{1,3}\\{0,127}[\"'])[^\"'\n\\]{1,200}", r"\1[password]"),
     Format("pre-shared key", ("psk", "private-key", "preshared-key"),
         r"(\b(?:psk|(?:private|preshared)-key <\(echo) {1,3}[\"']?)" + _VALUE, r"\1[secret]"),
 )  # fmt: skip

@@ -88,6 +88,8 @@ class Logins:
         self._store = store
         self._codes: dict[str, Instant] = {}
         self._logins: dict[str, OpenLogin] = {}
+        # Ended here and still in the store, which could not be written.
+        self._undropped: set[str] = set()
 
     async def restore(self) -> None:
         """Take over the logins that an earlier daemon stored."""
@@ -95,7 +97,10 @@ class Logins:
         found = decode_notes(await self._store.notes(LOGIN_KIND), _decode)
         for note, stored in sorted(found, key=lambda each: each[1].started_at):
             self._logins[note.key] = OpenLogin(stored, now)
-        await self._drop_ended()
+        try:
+            await self._drop_ended()
+        except WorldError as problem:
+            log.warning("ended logins of the page stay in the store: %s", problem)
 
     def new_code(self) -> str:
         code = secrets.token_urlsafe(CODE_BYTES)
@@ -163,10 +168,12 @@ class Logins:
         await self._end(ended)
 
     async def _end(self, keys: list[str]) -> int:
-        """End these logins: at once here, then in the store."""
+        """End these logins: at once here, then in the store, with those of earlier tries that failed."""
         open_ones = [key for key in keys if self._logins.pop(key, None) is not None]
-        for key in open_ones:
+        self._undropped.update(open_ones)
+        for key in sorted(self._undropped):
             await self._store.drop_note(LOGIN_KIND, key)
+            self._undropped.discard(key)
         return len(open_ones)
 
 

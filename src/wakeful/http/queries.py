@@ -30,10 +30,14 @@ class RepeatedParameter(OperatorError, code="repeated-parameter"):
 def parse_query(query: bytes, known: Mapping[str, bool]) -> dict[str, Any]:
     """The values by name. `known` maps each parameter to whether it may be repeated.
 
-    Raises UnknownParameter, RepeatedParameter.
+    Raises UnknownParameter, RepeatedParameter, BadRequest.
     """
     values: dict[str, Any] = {}
-    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True) if query else ():
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict") if query else []
+    except UnicodeDecodeError as problem:
+        raise BadRequest(reason="the query is not UTF-8 in percent signs") from problem
+    for name, value in pairs:
         if name not in known:
             words = f"Known: {', '.join(known)}." if known else "It takes none."
             raise UnknownParameter(shown=plain(name, 40), known=words)
