@@ -25,8 +25,7 @@ from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process, ProcessState
 from wakeful.core.waiting import wait_for_event_or_deadline
 from wakeful.healing.situation import SituationBuilder
-from wakeful.judging.findings import WaitKind
-from wakeful.judging.session_record import State
+from wakeful.judging.findings import State, WaitKind
 from wakeful.sessions.registry import SessionRegistry
 from wakeful.sessions.session import TrackedSession
 
