@@ -10,6 +10,7 @@ from wakeful.core.redaction import redact
 from wakeful.judging.activity import INPUT_BYTES_KEPT_MAX, Activity, OpenCall
 from wakeful.judging.call_identity import BORDER_BYTES, Call, identity_of
 from wakeful.judging.evidence import AgentProcess
+from wakeful.judging.kept_ids import kept_id, with_kept_ids
 from wakeful.judging.loops import LoopTracker, redacted_call
 
 
@@ -17,11 +18,15 @@ def redacted_activity(activity: Activity) -> Activity:
     """A copy with redacted texts; `activity` is not changed."""
     return replace(
         activity,
-        calls={key: _call(call) for key, call in activity.calls.items()},
-        background={
-            key: replace(task, tool=redact(task.tool), input=_input(task.input))
-            for key, task in activity.background.items()
-        },
+        calls=with_kept_ids({key: _call(call) for key, call in activity.calls.items()}),
+        early_results=_early_results(activity.early_results),
+        newest_call=kept_id(activity.newest_call),
+        background=with_kept_ids(
+            {
+                key: replace(task, tool=redact(task.tool), input=_input(task.input))
+                for key, task in activity.background.items()
+            }
+        ),
         asks=redact(activity.asks),
         failure_message=redact(activity.failure_message),
         failed=_about(activity.failed),
@@ -51,8 +56,13 @@ def _redacted_loops(tracker: LoopTracker) -> LoopTracker:
     )
 
 
+def _early_results(results: dict[str, str] | None) -> dict[str, str] | None:
+    return results and {kept_id(call): kept_id(task) for call, task in results.items()}
+
+
 def _call(call: OpenCall) -> OpenCall:
-    return replace(call, tool=redact(call.tool), input=_input(call.input), about=_call_of(call.about))
+    name, tool = kept_id(call.call), redact(call.tool)
+    return replace(call, call=name, tool=tool, input=_input(call.input), about=_call_of(call.about))
 
 
 def _about(call: Call | None) -> Call | None:

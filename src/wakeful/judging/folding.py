@@ -16,6 +16,7 @@ from wakeful.judging import events as e
 from wakeful.judging.activity import INPUT_BYTES_KEPT_MAX, Activity, BackgroundTask, OpenCall
 from wakeful.judging.budget import SpendingBudget
 from wakeful.judging.call_identity import Call, call_of, is_spawn, is_write, kept_prefix, result_key
+from wakeful.judging.kept_ids import take
 from wakeful.judging.loops import (
     asks_the_same,
     on_call_result,
@@ -238,8 +239,10 @@ def _on_call_start(activity: Activity, event: e.CallStarted, at: Instant) -> Non
         on_spawn(activity.spawns, event.input, at, step)
     elif activity.spawns is not None and is_write(about) and about.plan is None:
         activity.spawns.prompts.clear()
-    if activity.early_results is not None and call in activity.early_results:
-        _finish_early_call(activity, opened, at)
+    if activity.early_results and (task := take(activity.early_results, call)) is not None:
+        if task:
+            _leave_running(activity, task, opened)
+        _step(activity, _PROGRESSED, at)
         return
     activity.calls[call] = opened
     if event.kind is _PERSON:
@@ -247,15 +250,6 @@ def _on_call_start(activity: Activity, event: e.CallStarted, at: Instant) -> Non
         _step(activity, TurnStep.CALL_ASKED, at)
     else:
         _step(activity, _CALL_OPENED, at)
-
-
-def _finish_early_call(activity: Activity, call: OpenCall, at: Instant) -> None:
-    """Fold a call that has ended already: its result precedes it in the log."""
-    assert activity.early_results is not None, "its result was read"
-    task = activity.early_results.pop(call.call)
-    if task:
-        _leave_running(activity, task, call)
-    _step(activity, _PROGRESSED, at)
 
 
 def _step_number(activity: Activity, event: e.CallStarted) -> int:
@@ -319,12 +313,12 @@ def _leave_running(activity: Activity, task: str, call: OpenCall) -> None:
 
 
 def _on_task_end(activity: Activity, event: e.TaskEnded, _at: Instant) -> None:
-    activity.background.pop(event.task[:NAME_CHARS_MAX], None)
+    take(activity.background, event.task[:NAME_CHARS_MAX])
 
 
 def _close_call(activity: Activity, event: e.CallEnded) -> OpenCall | None:
     if event.call:
-        return activity.calls.pop(event.call[:NAME_CHARS_MAX], None)
+        return take(activity.calls, event.call[:NAME_CHARS_MAX])
     tool = event.tool[:NAME_CHARS_MAX]
     newest = next((call for call in reversed(activity.calls.values()) if call.tool == tool), None)
     return activity.calls.pop(newest.call) if newest is not None else None

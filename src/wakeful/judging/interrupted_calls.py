@@ -20,6 +20,7 @@ from wakeful.effects.rules import MEANINGS, RANK, Effect, EffectRule, rules_by_n
 from wakeful.effects.shell import Ruling, classify_text, classify_words
 from wakeful.judging.activity import INPUT_BYTES_KEPT_MAX, Activity, BackgroundTask, OpenCall
 from wakeful.judging.events import CallKind
+from wakeful.judging.kept_ids import kept_id
 
 _decode: Final = json_decoder(dict[str, Any])
 
@@ -63,7 +64,9 @@ def interrupted_calls(activity: Activity) -> tuple[InterruptedCall, ...]:
 
 
 def _interrupted(handle: str, call: OpenCall | BackgroundTask, ruling: Ruling) -> InterruptedCall:
-    return InterruptedCall(handle, call.tool, call.since, _verdict(ruling, call.tool, call.input), call.input)
+    return InterruptedCall(
+        kept_id(handle), call.tool, call.since, _verdict(ruling, call.tool, call.input), call.input
+    )
 
 
 def _of_call(call: OpenCall, activity: Activity) -> Ruling:
@@ -91,7 +94,7 @@ _HANDLE: Final = re.compile(rb'\b(?:session_id|task_id|bash_id|shell_id)"?\s*:\s
 def _polls_known(given: bytes, activity: Activity) -> bool:
     """Whether a call waits for a known background command, which has its own class."""
     handles = [handle.decode("ascii", "replace") for handle in _HANDLE.findall(given)]
-    return bool(handles) and all(handle in activity.background for handle in handles)
+    return bool(handles) and all({handle, kept_id(handle)} & activity.background.keys() for handle in handles)
 
 
 def _verdict(ruling: Ruling, tool: str, given: bytes) -> EffectVerdict:

@@ -30,6 +30,7 @@ from wakeful.judging.events import (
     TurnInterrupted,
 )
 from wakeful.judging.evidence import STREAM, SessionIdentity
+from wakeful.judging.kept_ids import kept_id
 from wakeful.sources.base import EvidenceSink, FileChanges, FolderWatcher
 from wakeful.sources.folder_watch import watch_or_await
 from wakeful.sources.parsing import question_of, text_of
@@ -138,7 +139,9 @@ class ClaudeStreamSource:
                 calls.clear()
             elif record.type == "assistant" and record.parent_tool_use_id is None:
                 calls += calls_in(line, fetched.written_at)
-        known = next((number for number, each in enumerate(calls, 1) if each.call == call), 0)
+        known = next(
+            (number for number, each in enumerate(calls, 1) if call in {each.call, kept_id(each.call)}), 0
+        )
         return calls[known:]
 
     def turn_end(self, session_id: SessionId, last_wall: float) -> Event | None:
