@@ -545,7 +545,6 @@ _MADE: Final[dict[str, _Made]] = {
     "ipsec login": _few('bob : EAP "', '"'),
     "ipsec pre-shared key": _few('%any : PSK "', '"'),
     "chap secrets": _few("# client server secret\nbob * ", " *"),
-    "htdigest": _of(lambda p: p.hex(32), "bob:realm:"),
     "seed phrase": _of(
         lambda _: "abandon ability able about above absent absorb abstract absurd abuse access accident",
         "seed phrase: ",
@@ -564,7 +563,6 @@ _MADE: Final[dict[str, _Made]] = {
     "OAuth 1 signature": _of(
         lambda p: p.base64(28), 'Authorization: OAuth oauth_consumer_key="x", oauth_signature="', '"'
     ),
-    "OAuth code verifier": _around("code_verifier=", "&grant_type=authorization_code", 60),
     "reset link": _of(lambda p: p.hex(40), "https://app.example.com/reset-password/"),
     "invitation link": _around("https://join.slack.com/t/x/shared_invite/zt-"),
     "cypher-shell": _few("cypher-shell -u neo4j -p "),

@@ -76,7 +76,7 @@ SENTENCES: Final = (
     Format("value of an answer file", ("password>",),
         rf"(<\w{{0,40}}password>{_GAP}{{0,20}}<value>)[^<]{{1,400}}", r"\1[password]"),
     Format("code of a login in OAuth", ("code_verifier", "oauth_signature", "npmauthident"),
-        r"(\b(?:code_verifier|oauth_signature)=\\{0,127}[\"']?)[^\s\"'&,\\]{8,200}|(npmAuthIdent:? ?\\{0,127}[\"']?[^\s:\"']{1,60}:)[^\s\"'\\]{1,200}", r"\1\2[token]"),
+        r"(\b(?:code_verifier|oauth_signature)=\\{0,127}[\"']?)[^\s\"'&,\\]{1,200}|(npmAuthIdent:? ?\\{0,127}[\"']?[^\s:\"']{1,60}:)[^\s\"'\\]{1,200}", r"\1\2[token]"),
     Format("link that logs in", ("/reset", "/magic", "/invite", "/verif", "/confirm", "/shared_invite"),
         r"(https?://[^\s\"'<>]{1,200}/(?:reset|magic|invite|verif|confirm|shared_invite)[\w-]{0,20}/(?:zt-)?)(?=[A-Za-z_-]{0,60}[0-9])[A-Za-z0-9_-]{20,200}", r"\1[token]"),
     Format("setting of a device", ("plain-text-password", "storepassword", "keypassword"),
