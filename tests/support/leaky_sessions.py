@@ -104,9 +104,9 @@ class LeakySessions:
         return [
             *self._opened(now),
             {"at": now - 50, "event": "text", "text": kind.text},
-            {"at": now - 40, "event": "call", "call": "1", "tool": "Bash", "input": given},
-            {"at": now - 30, "event": "result", "call": "1", "result": kind.text},
-            {"at": now - 20, "event": "call", "call": "2", "tool": "Bash", "input": given},
+            {"at": now - 40, "event": "call", "call": kind.text, "tool": "Bash", "input": given},
+            {"at": now - 30, "event": "result", "call": kind.text, "result": kind.text},
+            {"at": now - 20, "event": "call", "call": f"2 {kind.text}", "tool": "Bash", "input": given},
             {"at": now - 10, "event": "asking", "about": f"May I run: {kind.text}"},
         ]
 
@@ -128,7 +128,9 @@ class LeakySessions:
                     "user", at + 0.5, conversation, message={"role": "user", "content": content}
                 )
             )
-        records.append(claude_transcripts.call(now - 30, conversation, kind.text, f"toolu_{number}open"))
+        records.append(
+            claude_transcripts.call(now - 30, conversation, kind.text, f"toolu_{number} {kind.text}")
+        )
         claude_transcripts.write(self._claude, conversation, *records)
 
 

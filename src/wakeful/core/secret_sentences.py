@@ -63,7 +63,7 @@ SENTENCES: Final = (
     Format("pair of Lisp", (" . ",), r"(\(:?(?:passw\w{2,6}|secret|token) \. \\{0,3}\")[^\"\n\\]{1,200}", r"\1[secret]"),
     Format("setting of a package manager", ("config set", "sonar."),
         r"(\bconfig set (?:-\S{1,20} )?\S{0,100}(?:authtoken|password|_auth|token)[ =]{1,3}|-Dsonar\.(?:login|token)=)" + _VALUE, r"\1[token]"),
-    Format("words that restore a wallet", ("seed phrase", "recovery phrase", "mnemonic"),
+    Format("words that restore a wallet", ("phrase", "mnemonic"),
         r"(\b(?:(?:seed|recovery|backup|secret) phrase|mnemonic(?: phrase| words)?)(?: is| are|:) {0,3}[\"'`]?)(?-i:[a-z]{3,8}(?: [a-z]{3,8}){11,23})\b", r"\1[secret]"),
     Format("key of a VPN login", ("eap", "psk", "xauth", "auth-user-pass"),
         r"(: (?-i:PSK|EAP|XAUTH) \\{0,127}\")[^\"\n\\]{1,200}|(<auth-user-pass>\s{1,3}\S{1,60}\s{1,3})[^\s<]{1,200}", r"\1\2[password]"),
