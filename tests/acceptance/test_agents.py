@@ -173,7 +173,10 @@ def test_mistakes_get_one_line(house: AgentsFixture) -> None:
     assert "wakeful attach one --restart" in undecided.err
     for _ in range(2):
         restarted = house.daemon.run("attach", "one", "--restart")
-        assert (restarted.exit_code, "attach to it in a terminal: wakeful attach" in restarted.out) == (0, True)
+        assert (restarted.exit_code, "attach to it in a terminal: wakeful attach" in restarted.out) == (
+            0,
+            True,
+        )
     assert house.agent("one")["epoch"] == 2
     assert house.daemon.run("attach", "one", "--teardown").exit_code == 0
     assert house.agent("one")["state"] == "stopped"

@@ -69,13 +69,59 @@ def test_resume_brings_back_a_stopped_session(operator: Operator) -> None:
 
 def test_wakeful_alone_lists_the_sessions_in_a_pipe(operator: Operator) -> None:
     operator.start("--headless", "--name", "docs", "--prompt", script(DONE), "--", "claude")
-    assert operator.type().out == operator.type("ls").out != ""
+    columns = [[row.split()[:4] for row in operator.type(*words).out.splitlines()] for words in ((), ("ls",))]
+    assert columns[0] == columns[1]
+    assert len(columns[0]) > 1
 
 
-@pytest.mark.parametrize(("word", "meant"), [("kill", "stop"), ("ps", "ls"), ("restart", "resume")])
+@pytest.mark.parametrize(
+    ("word", "meant"), [("end", "stop"), ("start", "run"), ("restart", "resume"), ("atach", "attach")]
+)
 def test_a_word_of_other_tools_names_the_command(daemon: RunningDaemon, word: str, meant: str) -> None:
     answer = daemon.run(word, "docs")
     assert (answer.exit_code, f"Did you mean `wakeful {meant}`?" in answer.err) == (2, True)
+
+
+def test_what_people_type_first_works(operator: Operator) -> None:
+    """Words of other tools, beside the names of Wakeful; `help` of a command; a report since a day."""
+    operator.start("--headless", "--name", "docs", "--prompt", script(DONE), "--", "claude")
+    for word in ("ps", "list"):
+        assert operator.type(word).out.splitlines()[1].split()[0] == operator.daemon.sessions()[0]["id"]
+    assert operator.type("version").out == operator.type("-V").out != ""
+    assert operator.type("help").out == operator.type("--help").out
+    assert operator.type("help", "session", "why").out == operator.type("session", "why", "--help").out
+    assert operator.type("help", "nothing").exit_code == 2
+    assert "docs" in operator.type("report", "--since", "yesterday").out
+    assert operator.type("kill", "docs").exit_code == 0
+
+
+def test_a_list_is_shown_again_when_a_session_changes(operator: Operator) -> None:
+    """`ls --watch` in a pipe prints one list after the other; the daemon pushes the changes."""
+    session_id = operator.start("--headless", "--name", "docs", "--prompt", script(DONE), "--", "claude")
+    operator.wait_until(session_id, "end of its turn", state="idle")
+    watching = operator.begin("ls", "--watch")
+    try:
+        lines = iter(watching.stdout)  # type: ignore[arg-type]
+        assert any("ready for a prompt" in line for line in lines)
+        assert operator.type("stop", "docs").exit_code == 0
+        assert any(" stopped " in line for line in lines)
+    finally:
+        watching.terminate()
+        watching.communicate(timeout=20)
+    both = operator.type("ls", "--watch", "--json")
+    assert (both.exit_code, both.out) == (2, "")
+
+
+def test_names_are_found_without_a_daemon(operator: Operator) -> None:
+    """Reading commands look themselves; acting ones say that the daemon is missing."""
+    session_id = operator.start("--headless", "--name", "docs", "--prompt", script(DONE), "--", "claude")
+    operator.wait_until(session_id, "end of its turn", state="idle")
+    project = operator.record(session_id)["project"]  # type: ignore[index]
+    operator.daemon.end()
+    why = operator.type("why", project)
+    assert (why.exit_code, "no daemon: checked once" in why.err) == (0, True), why.err
+    assert why.err.count("\n") == 1
+    assert operator.type("stop", project).exit_code == 3
 
 
 def test_the_earlier_names_of_commands_work(operator: Operator) -> None:

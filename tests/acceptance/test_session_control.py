@@ -105,7 +105,11 @@ def test_in_a_terminal_of_its_own(operator: Operator, claude: ClaudeHome) -> Non
     """`run` in tmux: the pane is found, a prompt is typed and taken, a stop closes it."""
     session_id = operator.start("--name", "docs", "--", "claude")
     shown = operator.type("attach", session_id)
-    assert (shown.exit_code, "attach-session -t %" in shown.err) == (2, True)
+    assert (shown.exit_code, "needs a terminal" in shown.err, "wakeful attach docs" in shown.err) == (
+        2,
+        True,
+        True,
+    )
     operator.wait_until(session_id, "idle agent", state="idle", managed=True)
     sent = operator.act("send", session_id, script(DONE))
     assert sent["outcome"] == "recovered", sent

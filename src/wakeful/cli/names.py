@@ -6,12 +6,11 @@ that only a part of the text found is acted on only after a person said yes.
 
 from collections.abc import Callable, Sequence
 from typing import Final
-from urllib.parse import urlencode
 
 from wakeful.cli.commands.ls import whole_list
 from wakeful.cli.format.sessions import match_lines, sort_key_of
 from wakeful.cli.output import is_terminal, print_line, print_note, read_choice
-from wakeful.cli.read import DaemonReader
+from wakeful.cli.read import DaemonReader, read
 from wakeful.client.client import decode_body, own_daemon
 from wakeful.client.errors import DaemonAway, DaemonRefused, RequestRefused
 from wakeful.core.errors import AmbiguousSession, BadSessionId, OperatorError, SessionNotFound, WakefulError
@@ -112,7 +111,11 @@ def _look_up(text: str, *, acting: bool) -> SessionId | None:
     if not text.isprintable() or not text.strip() or len(text) > SESSION_ID_CHARS_MAX:
         return None
     try:
-        answer = own_daemon().get("/api/find?" + urlencode({"name": text}))
+        # Only the daemon acts; without one, reading commands look at the machine themselves.
+        if acting:
+            answer = DaemonReader(own_daemon()).find(text)
+        else:
+            answer = read(lambda reader: reader.find(text), is_answer=False)
     except (DaemonAway, DaemonRefused):
         # None runs, or an older one.
         return None

@@ -5,6 +5,7 @@ The look leaves no file behind, and a remark says that nothing is watched.
 
 import os
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import urlencode
 
@@ -29,6 +30,9 @@ class SessionReader(Protocol):
     def sessions(self, filters: dict[str, str]) -> DaemonAnswer:
         """A page of records; `filters` are the query of /api/sessions."""
 
+    def find(self, name: str) -> DaemonAnswer:
+        """The sessions that a name stands for."""
+
     def overview(self) -> DaemonAnswer:
         """The daemon's status."""
 
@@ -47,6 +51,9 @@ class DaemonReader:
 
     def sessions(self, filters: dict[str, str]) -> DaemonAnswer:
         return self._client.get("/api/sessions?" + urlencode({"include_health": "true", **filters}))
+
+    def find(self, name: str) -> DaemonAnswer:
+        return self._client.get("/api/find?" + urlencode({"name": name}))
 
     def overview(self) -> DaemonAnswer:
         return self._client.get("/api/status")
@@ -79,6 +86,9 @@ class LocalReader:
         # Converted as the HTTP route does it.
         return _local_answer(self._queries.sessions(msgspec.convert(filters, Query, strict=False)))
 
+    def find(self, name: str) -> DaemonAnswer:
+        return _local_answer(self._queries.find(name))
+
     def overview(self) -> DaemonAnswer:
         return _local_answer(self._queries.overview())
 
@@ -86,17 +96,20 @@ class LocalReader:
         return _local_answer(self._queries.of_caller(conversations, pids))
 
 
-def read(question: Callable[[SessionReader], T]) -> T:
-    """The answer of the daemon; without one, of a single look at the machine."""
+def read(question: Callable[[SessionReader], T], *, is_answer: bool = True) -> T:
+    """The answer of the daemon; without one, of a single look at the machine, which a remark says with the answer."""
     try:
         return question(DaemonReader(own_daemon()))
     except DaemonNotRunning:
         answer = question(LocalReader(_local_queries()))
-        print_note("no daemon: checked once, nothing is watched")
+        if is_answer:
+            print_note("no daemon: checked once, nothing is watched")
         return answer
 
 
+@cache
 def _local_queries() -> "SessionQueries":
+    """One look for all questions of a command."""
     from wakeful.cli import read_store as stored  # noqa: PLC0415 - as above
     from wakeful.cli.settings import load_settings  # noqa: PLC0415 - as above
     from wakeful.daemon.observer import scan_once  # noqa: PLC0415 - every log source: only without a daemon

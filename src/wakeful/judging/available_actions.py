@@ -90,7 +90,7 @@ def possible_actions(
         )
         return (*actions, *by_agent)
     if pane is not None and is_shown:
-        argv = ("tmux", "-S", pane.socket, "attach-session", "-t", pane.target)
+        argv = ("wakeful", "attach", identity.id)
         actions.append(AvailableAction(_ATTACH, True, "its pane is open in tmux", argv, True))
     conversation = activity.conversation_id or identity.conversation_id
     if conversation is not None and identity.provider in RESUMABLE_CLIENTS:

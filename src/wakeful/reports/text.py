@@ -6,7 +6,7 @@ chat version fits one message.
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Final
 
 from wakeful.alerts.mute_pause_model import pause_lines
@@ -193,11 +193,16 @@ _TIME_OF_DAY: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
 
 class BadMoment(OperatorError, code="bad-moment"):
-    """Invalid time {shown!r}: use 30m, 24h, 7d, 22:00 or ISO 8601 like 2026-02-05T10:00:00Z."""
+    """Invalid time {shown!r}: use 30m, 24h, 7d, 22:00, today, yesterday or ISO 8601 like 2026-02-05T10:00:00Z."""
 
 
 def parse_moment(text: str, now_wall: float) -> float:
-    """The epoch seconds of such a moment; a time of day is the last one of this host's clock. Raises BadMoment."""
+    """The epoch seconds of such a moment; a time of day is the last one of this host's clock. Raises BadMoment.
+
+    `today` and `yesterday` mean the midnight at which they began.
+    """
+    if text in _DAYS_AGO:
+        return _midnight(_DAYS_AGO[text], now_wall)
     found = _TIME_OF_DAY.fullmatch(text)
     if found is not None:
         return _last_time_of_day(int(found[1]), int(found[2]), now_wall)
@@ -208,6 +213,14 @@ def parse_moment(text: str, now_wall: float) -> float:
         if wall is None:
             raise BadMoment(shown=text[:40]) from problem
         return wall
+
+
+_DAYS_AGO: Final = {"today": 0, "yesterday": 1}
+
+
+def _midnight(days_ago: int, now_wall: float) -> float:
+    here = datetime.fromtimestamp(now_wall, UTC).astimezone().replace(tzinfo=None)
+    return (datetime.combine(here.date(), time()) - timedelta(days=days_ago)).timestamp()
 
 
 def _last_time_of_day(hour: int, minute: int, now_wall: float) -> float:

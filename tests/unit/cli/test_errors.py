@@ -32,7 +32,7 @@ def typed(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (["session", "health", "nobody", "--json"], 2, "session-not-found"),
         (["session", "health", "/etc/passwd", "-o", "json"], 2, "bad-session-id"),
         (["session", "send", "x", "hello", "--json"], 3, "daemon-not-running"),
-        (["report", "--since", "yesterday", "--json"], 2, "bad-moment"),
+        (["report", "--since", "tomorrow", "--json"], 2, "bad-moment"),
         (["report", "--line", "--json"], 2, "usage"),
         (["ls", "--json", "--nonsense"], 2, "usage"),
         (["nonsense", "--json"], 2, "usage"),

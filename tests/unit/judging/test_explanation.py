@@ -23,7 +23,7 @@ SUBJECT = SessionIdentity(SessionId("claude-x"), "claude", "box", "claude-transc
 RESUME = ("sh", "-c", "cd /home/me/shop && claude --resume x")
 WAIT = ("wakeful", "session", "wait", "claude-x", "--until", "idle")
 INSPECT = ("wakeful", "session", "inspect", "claude-x")
-ATTACH = ("tmux", "-S", "/run/tmux", "attach-session", "-t", "%3")
+ATTACH = ("wakeful", "attach", "claude-x")
 PROMPT = e.Prompted(1.0)
 
 

@@ -394,7 +394,14 @@ def test_a_time_of_day_is_the_last_one() -> None:
         assert now - parse_moment("22:00", now) == seconds
 
 
-@pytest.mark.parametrize("text", ["24:00", "7:5", "22:00:00", "yesterday", "", "-1h"])
+def test_a_day_is_its_midnight() -> None:
+    """By the clock on the wall of this host."""
+    now = datetime(2026, 3, 10, 9, 30, tzinfo=UTC).replace(tzinfo=None).timestamp()
+    assert now - parse_moment("today", now) == 9.5 * 3600
+    assert now - parse_moment("yesterday", now) == 33.5 * 3600
+
+
+@pytest.mark.parametrize("text", ["24:00", "7:5", "22:00:00", "tomorrow", "", "-1h"])
 def test_what_is_no_moment_is_refused(text: str) -> None:
     """With the three ways to write one."""
     with pytest.raises(BadMoment, match="22:00"):
