@@ -26,7 +26,7 @@ from wakeful.sessions.registry import SessionRegistry
 from wakeful.sessions.session import TrackedSession
 
 NEEDS_APPROVAL: Final = (
-    "a call that may have had effects elsewhere was cut off: `wakeful session revive {id} --yes`"
+    "a call that may have had effects elsewhere was cut off: `wakeful resume {id} --yes`"
 )
 
 

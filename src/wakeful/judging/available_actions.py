@@ -238,4 +238,8 @@ def _by_command(
 
 
 def _wakeful_command(name: ActionName, identity: SessionIdentity) -> tuple[str, ...]:
-    return ("wakeful", "session", name.value, identity.id)
+    if name is _WAIT:
+        return ("wakeful", "session", "wait", identity.id)
+    # One verb brings back whatever is down.
+    verb = ActionName.RESUME if name is ActionName.REVIVE else name
+    return ("wakeful", verb.value, identity.id)

@@ -66,7 +66,7 @@ class NothingToResume(OperatorError):
 
 
 class DecisionNeeded(OperatorError):
-    """{shown} was interrupted in a call that may have taken effect: {reason}. Check, then run one of:\n  wakeful resume {shown} --done   it has happened: continue after it\n  wakeful resume {shown} --yes    continue; the call may be repeated"""
+    """{shown} was interrupted in a call that may have taken effect (`wakeful why {shown}` names it). Check, then run one of:\n  wakeful resume {shown} --done   it has happened: continue after it\n  wakeful resume {shown} --yes    continue; the call may be repeated"""
 
     code = "decision-needed"
     exit_code = 1
@@ -148,7 +148,7 @@ def _resume_agent(agent: AgentRecord, *, dry_run: bool, as_json: bool) -> int:
 
 def _resume_session(session_id: SessionId, answer: Answer | None, *, dry_run: bool, as_json: bool) -> int:
     record = decode_body(own_daemon().get(f"/api/sessions/{session_id}").body, SessionRecord)
-    shown = record.name or session_id
+    shown = record.short_name or record.name or session_id
     actions = {each.name: each for each in record.actions}
     if ActionName.RESTART in actions and record.agent is not None:
         return _resume_agent(agent_record_of(record.agent), dry_run=dry_run, as_json=as_json)
@@ -193,7 +193,7 @@ def _refusal(*actions: AvailableAction | None) -> str:
 def _ask_person(shown: str) -> Answer:
     """What became of the interrupted call. Raises DecisionNeeded outside a terminal."""
     if not is_terminal():
-        raise DecisionNeeded(shown=shown, reason=INTERRUPTED_CALL)
+        raise DecisionNeeded(shown=shown)
     print_line(
         f"{shown} was interrupted in a call that may have taken effect (`wakeful why {shown}` names it)."
     )
