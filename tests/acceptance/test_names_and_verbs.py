@@ -1,11 +1,16 @@
 """Claims about how people address sessions: by name, project, tmux session, id, or a part of one of these."""
 
+import os
+import signal
+
 import pytest
 
-from support.cli_user import DONE, Operator
+from support.cli_user import DONE, Operator, bash
 from support.daemon_process import RunningDaemon
-from support.real_clients import wait_for
+from support.real_clients import ClaudeHome, wait_for
 from wakeful.testing.scripted_model import script
+
+PUSH = bash("git push origin main; sleep 900")
 
 
 def test_a_session_is_found_by_what_it_is_called(operator: Operator) -> None:
@@ -122,6 +127,22 @@ def test_names_are_found_without_a_daemon(operator: Operator) -> None:
     assert (why.exit_code, "no daemon: checked once" in why.err) == (0, True), why.err
     assert why.err.count("\n") == 1
     assert operator.type("stop", project).exit_code == 3
+
+
+def test_a_resume_without_a_decision_leaves_a_watched_session_watched(
+    operator: Operator, claude: ClaudeHome
+) -> None:
+    """A found session that was killed inside a call: in a pipe the question is refused, and nothing else changed."""
+    process = claude.run_print(script(PUSH, DONE), "--dangerously-skip-permissions")
+    claude.wait_for_tool("sleep")
+    (found,) = operator.daemon.sessions()
+    process.kill()
+    for pid in claude.tool_pids():
+        os.kill(pid, signal.SIGKILL)
+    operator.wait_until(found["id"], "death", session_alive=False, managed=False)
+    refused = operator.type("resume", found["id"])
+    assert (refused.exit_code, "--done" in refused.err) == (1, True), refused.err
+    operator.wait_until(found["id"], "the same", managed=False)
 
 
 def test_the_earlier_names_of_commands_work(operator: Operator) -> None:

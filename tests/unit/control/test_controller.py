@@ -36,7 +36,7 @@ def adopted(house: SupervisorFixture, name: str = "a") -> Process:
 def test_a_found_session_is_not_touched(house: SupervisorFixture) -> None:
     """No action reaches the driver of a session that is not managed."""
     house.start("a")
-    with pytest.raises(NotManaged, match="is not managed by Wakeful. Adopt it first"):
+    with pytest.raises(NotManaged, match="Adopt it first: `wakeful adopt"):
         now(house.hands.deliver("a", "go on"))
     assert house.driver.asked == []
 

@@ -165,12 +165,20 @@ def _resume_session(session_id: SessionId, answer: Answer | None, *, dry_run: bo
     if not record.managed:
         if _announce(f"{shown} is watched only: adopting it, then resuming it", dry_run=dry_run):
             return 0
-        post_action(session_id, "adopt", {"name": None})
-        # Now an interrupted call counts.
-        return _resume_session(session_id, answer, dry_run=False, as_json=as_json)
+        return _adopt_and_resume(session_id, answer, as_json=as_json)
     if _announce(f"resuming {shown} in its conversation", dry_run=dry_run):
         return 0
     return print_action(post_action(session_id, "resume", {"environ": environ()}), as_json=as_json)
+
+
+def _adopt_and_resume(session_id: SessionId, answer: Answer | None, *, as_json: bool) -> int:
+    """Resume a watched session, in which an interrupted call counts once it is managed. Without a decision it stays watched."""
+    post_action(session_id, "adopt", {"name": None})
+    try:
+        return _resume_session(session_id, answer, dry_run=False, as_json=as_json)
+    except (DecisionNeeded, NothingChosen):
+        post_action(session_id, "release")
+        raise
 
 
 def _announce(words: str, *, dry_run: bool) -> bool:
