@@ -4,6 +4,7 @@ A command is imported only when it runs, so that `--help` and mistakes import no
 their exit code or raise; only this module turns either into the exit of the process.
 """
 
+import codecs
 import io
 import os
 import re
@@ -271,7 +272,8 @@ def run() -> int:
 
 
 def _prepare_streams() -> None:
-    """A terminal that cannot show a character shows a question mark instead. Raises OutputLost."""
+    """A terminal that cannot show a character shows an ASCII one instead. Raises OutputLost."""
+    codecs.register_error(_STAND_IN, _stand_in)
     if sys.stderr is None:
         # Closed by the caller, who wants no remarks.
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - it stays open to the end
@@ -279,7 +281,27 @@ def _prepare_streams() -> None:
         raise OutputLost(reason="closed")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            is_ascii = stream.isatty() and _has_ascii_locale(os.environ)
+            stream.reconfigure(encoding="ascii" if is_ascii else None, errors=_STAND_IN)
+
+
+_STAND_IN: Final = "wakeful-stand-in"
+# Each is one cell wide, so that columns stay aligned.
+_ASCII_OF: Final = str.maketrans("◆✗✓●○◌·…→│─—", "!x+*o.-~>|--")
+
+
+def _stand_in(problem: UnicodeError) -> tuple[str, int]:
+    if not isinstance(problem, UnicodeEncodeError):
+        raise problem
+    shown = problem.object[problem.start : problem.end].translate(_ASCII_OF)
+    return "".join(char if char.isascii() else "?" for char in shown), problem.end
+
+
+def _has_ascii_locale(environ: Mapping[str, str]) -> bool:
+    """Whether a person chose the C locale. Python itself then writes UTF-8, and sets LC_CTYPE."""
+    chosen = environ.get("LC_ALL") or environ.get("LANG") or ""
+    ctype = environ.get("LC_CTYPE") or chosen
+    return chosen in {"C", "POSIX"} and ctype in {"C", "POSIX", "C.UTF-8"}
 
 
 def _output_error() -> OutputLost | None:
