@@ -281,11 +281,14 @@ def _prepare_streams() -> None:
         raise OutputLost(reason="closed")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            is_ascii = stream.isatty() and _has_ascii_locale(os.environ)
+            is_ascii = stream.isatty() and _has_ascii_locale(
+                *(os.environ.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+            )
             stream.reconfigure(encoding="ascii" if is_ascii else None, errors=_STAND_IN)
 
 
 _STAND_IN: Final = "wakeful-stand-in"
+_ASCII_LOCALES: Final = ("C", "POSIX")
 # Each is one cell wide, so that columns stay aligned.
 _ASCII_OF: Final = str.maketrans("◆✗✓●○◌·…→│─—", "!x+*o.-~>|--")
 
@@ -297,11 +300,11 @@ def _stand_in(problem: UnicodeError) -> tuple[str, int]:
     return "".join(char if char.isascii() else "?" for char in shown), problem.end
 
 
-def _has_ascii_locale(environ: Mapping[str, str]) -> bool:
+def _has_ascii_locale(lc_all: str, lc_ctype: str, lang: str) -> bool:
     """Whether a person chose the C locale. Python itself then writes UTF-8, and sets LC_CTYPE."""
-    chosen = environ.get("LC_ALL") or environ.get("LANG") or ""
-    ctype = environ.get("LC_CTYPE") or chosen
-    return chosen in {"C", "POSIX"} and ctype in {"C", "POSIX", "C.UTF-8"}
+    if lc_all:
+        return lc_all in _ASCII_LOCALES
+    return lang in _ASCII_LOCALES and (lc_ctype or lang) in {*_ASCII_LOCALES, "C.UTF-8"}
 
 
 def _output_error() -> OutputLost | None:

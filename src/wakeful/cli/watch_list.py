@@ -1,9 +1,8 @@
 """Shows the list of `wakeful ls --watch` anew whenever a session changes; the daemon pushes the changes."""
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 from wakeful.client.feed import FeedConnection
 from wakeful.core.errors import WakefulError
@@ -14,22 +13,27 @@ from wakeful.views.records import Overview, SessionList
 REDRAW_SECONDS: Final = 0.3
 
 
-class ListWatcher:
-    """A listener of the feed. `fetch` gives the list as it is now, `draw` shows one."""
+class WatchedList(Protocol):
+    """The list that is shown."""
 
-    def __init__(
-        self,
-        socket: str,
-        fetch: Callable[[], SessionList],
-        fetch_overview: Callable[[], Overview],
-        draw: Callable[[SessionList, str], None],
-    ) -> None:
-        self._fetch = fetch
-        self._draw = draw
+    def fetch(self) -> SessionList:
+        """The list as it is now."""
+
+    def fetch_overview(self) -> Overview: ...
+
+    def draw(self, page: SessionList, lost: str) -> None:
+        """Show a list; `lost` says that it is not live any more."""
+
+
+class ListWatcher:
+    """A listener of the feed."""
+
+    def __init__(self, socket: str, shown: WatchedList) -> None:
+        self._shown = shown
         self._page: SessionList | None = None
         self._lost = ""
         self._redraw_task: asyncio.Task[None] | None = None
-        self._connection = FeedConnection(socket, self, fetch, fetch_overview)
+        self._connection = FeedConnection(socket, self, shown.fetch, shown.fetch_overview)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -39,7 +43,7 @@ class ListWatcher:
         """Every ten seconds: ages grow without a change."""
         del overview
         if self._page is not None:
-            self._draw(self._page, self._lost)
+            self._shown.draw(self._page, self._lost)
 
     def has_sessions_of(self, overview: Overview) -> bool:
         """A filtered list has fewer; it is fetched at every change."""
@@ -48,7 +52,7 @@ class ListWatcher:
 
     def on_feed_sessions(self, page: SessionList) -> None:
         self._page, self._lost = page, ""
-        self._draw(page, "")
+        self._shown.draw(page, "")
 
     def on_feed_changes(self, records: list[SessionRecord]) -> None:
         del records
@@ -61,10 +65,10 @@ class ListWatcher:
     def on_feed_lost(self, reason: str) -> None:
         if self._page is not None and not self._lost:
             self._lost = reason or "the daemon is gone; this is the last list"
-            self._draw(self._page, self._lost)
+            self._shown.draw(self._page, self._lost)
 
     async def _redraw_soon(self) -> None:
         await asyncio.sleep(REDRAW_SECONDS)
         # A lost connection is reported by the feed.
         with suppress(WakefulError):
-            self.on_feed_sessions(await asyncio.to_thread(self._fetch))
+            self.on_feed_sessions(await asyncio.to_thread(self._shown.fetch))

@@ -13,7 +13,7 @@ from wakeful.cli.options import json_option
 from wakeful.cli.output import print_json, print_line, print_line_now, wall_now
 from wakeful.cli.read import DaemonReader, SessionReader, read
 from wakeful.cli.table import print_rows
-from wakeful.client.client import decode_body, own_daemon
+from wakeful.client.client import DaemonClient, decode_body, own_daemon
 from wakeful.config.paths import StatePaths
 from wakeful.judging.findings import Health, State
 from wakeful.judging.session_record import SessionRecord
@@ -66,28 +66,35 @@ def _print_list(page: SessionList, last_lines: list[str], *, filtered: bool) -> 
     print_rows(session_rows(page.sessions, wall_now()), last_lines)
 
 
+class _LiveList:
+    """The list that `ls --watch` shows."""
+
+    def __init__(self, client: DaemonClient, filters: dict[str, str]) -> None:
+        self._client = client
+        self._filters = filters
+
+    def fetch(self) -> SessionList:
+        return whole_list(DaemonReader(self._client), self._filters)
+
+    def fetch_overview(self) -> Overview:
+        return decode_body(self._client.get("/api/status").body, Overview)
+
+    def draw(self, page: SessionList, lost: str) -> None:
+        """A terminal shows one list, a pipe gets one after the other."""
+        sys.stdout.write("\x1b[H\x1b[2J" if sys.stdout.isatty() else "")
+        _print_list(page, [lost] if lost else [], filtered=bool(self._filters))
+        print_line_now("")
+
+
 def _watch(filters: dict[str, str]) -> int:
     import asyncio  # noqa: PLC0415 - a tenth of the start time, for this option alone
 
     from wakeful.cli.watch_list import ListWatcher  # noqa: PLC0415 - a WebSocket, for this option alone
 
-    client = own_daemon()
+    shown = _LiveList(own_daemon(), filters)
     # Raises DaemonAway before the screen changes.
-    client.get("/api/status")
-
-    def draw(page: SessionList, lost: str) -> None:
-        # A terminal shows one list, a pipe gets one after the other.
-        sys.stdout.write("\x1b[H\x1b[2J" if sys.stdout.isatty() else "")
-        _print_list(page, [lost] if lost else [], filtered=bool(filters))
-        print_line_now("")
-
-    watcher = ListWatcher(
-        StatePaths.from_environ(os.environ).socket,
-        lambda: whole_list(DaemonReader(client), filters),
-        lambda: decode_body(client.get("/api/status").body, Overview),
-        draw,
-    )
-    asyncio.run(watcher.run())
+    shown.fetch_overview()
+    asyncio.run(ListWatcher(StatePaths.from_environ(os.environ).socket, shown).run())
     return 0
 
 
