@@ -21,6 +21,14 @@ SESSIONS = msgspec.json.encode(
             {"id": "claude-3f2a91bc", "name": "fox", "project": "shop", "state": "idle", "health": "healthy"},
             {"id": "codex-77aa", "name": None, "project": "a: b, c", "state": "stopped", "health": "dead"},
             {
+                "id": "claude-5b60",
+                "name": None,
+                "short_name": "web",
+                "project": "web",
+                "state": "waiting",
+                "health": "healthy",
+            },
+            {
                 "id": "claude-3f99",
                 "name": "$(touch pwned) *",
                 "project": "",
@@ -95,8 +103,8 @@ def test_bash_completes_commands_and_sessions(shell: Shell) -> None:
         assert shell.press_tab("wakeful", "inc") == ["incidents"]
         assert shell.press_tab("wakeful", "session", "why", "") == [
             "fox",
-            "claude-3f2a91bc",
             "codex-77aa",
+            "web",
             "claude-3f99",
         ]
     assert not (shell.home / "pwned").exists()
@@ -106,6 +114,8 @@ def test_a_word_goes_on_in_every_way_it_could(shell: Shell) -> None:
     """By name, by id, by conversation; agents where one is wanted, both where one goes to a terminal."""
     with shell.door(SCRIPT):
         assert shell.asked("wakeful", "session", "health", "3f2") == ["3f2a91bc"]
+        assert shell.asked("wakeful", "why", "claude-") == ["claude-3f2a91bc", "claude-5b60", "claude-3f99"]
+        assert shell.asked("wakeful", "stop", "w") == ["web"]
         assert shell.asked("wakeful", "mute", "cod") == ["codex-77aa"]
         assert shell.asked("wakeful", "agent", "start", "f") == ["fern"]
         assert shell.asked("wakeful", "attach", "f") == ["fern", "fox"]
@@ -148,8 +158,8 @@ def test_zsh_and_fish_are_told_whose_session_it_is(shell: Shell) -> None:
     with shell.door(SCRIPT):
         zsh = shell.run("wakeful", _WAKEFUL_COMPLETE="zsh_complete", **words).splitlines()
         fish = shell.run("wakeful", _WAKEFUL_COMPLETE="fish_complete", **words | {"COMP_CWORD": ""})
-    assert zsh[:6] == ["plain", "fox", "shop idle healthy", "plain", "claude-3f2a91bc", "shop idle healthy"]
-    assert "plain,claude-3f2a91bc\tshop idle healthy" in fish.splitlines()
+    assert zsh[:6] == ["plain", "fox", "shop idle healthy", "plain", "codex-77aa", "stopped dead"]
+    assert "plain,web\tweb waiting healthy" in fish.splitlines()
     assert "plain,codex-77aa\tstopped dead" in fish.splitlines()
 
 

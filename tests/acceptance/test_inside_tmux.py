@@ -228,3 +228,28 @@ def test_a_found_session_of_another_server_keeps_its_own_options(
         assert (other.tmux("show-options", "-t", "work"), other.tmux("show-hooks", "-t", "work")) == before
     finally:
         person.end()
+
+
+def test_a_real_client_is_run_and_answered_by_keys(
+    operator: Operator, claude: ClaudeHome, sockets: Path, own: Server
+) -> None:
+    """Claude Code in a window of a person's tmux with another prefix: a prompt typed there is one prompt."""
+    person = TmuxPerson(sockets / "default", {**operator.daemon.environ, **claude.environ()})
+    try:
+        person.type_line(
+            f"cd {shlex.quote(str(claude.project))}; {words('run', '--name', 'docs', '--', 'claude')}"
+        )
+        person.wait_for("? for shortcuts")
+        assert person.window() == "docs"
+        person.type_line(script(DONE))
+        person.wait_for("All done")
+        record = operator.daemon.wait_for_session(lambda each: each["state"] == "idle", "end of the turn")
+        assert operator.finished_turns(record["id"]) == 1
+        # The person's own prefix leads away, and `attach` leads back.
+        person.press(PREFIX, b"0")
+        wait_for(lambda: person.window() == "shell" or None, "first window")
+        person.type_line(words("attach"))
+        wait_for(lambda: person.window() == "docs" or None, "second window")
+        assert own.tmux("show-options", "-t", "=docs:", "status") == "status off"
+    finally:
+        person.end()

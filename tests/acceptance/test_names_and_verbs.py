@@ -1,13 +1,16 @@
 """Claims about how people address sessions: by name, project, tmux session, id, or a part of one of these."""
 
-import re
+import os
+import signal
 
 import pytest
 
-from support.cli_user import DONE, Operator
+from support.cli_user import DONE, Operator, bash
 from support.daemon_process import RunningDaemon
-from support.real_clients import wait_for
+from support.real_clients import ClaudeHome, wait_for
 from wakeful.testing.scripted_model import script
+
+PUSH = bash("git push origin main; sleep 900")
 
 
 def test_a_session_is_found_by_what_it_is_called(operator: Operator) -> None:
@@ -71,14 +74,75 @@ def test_resume_brings_back_a_stopped_session(operator: Operator) -> None:
 
 def test_wakeful_alone_lists_the_sessions_in_a_pipe(operator: Operator) -> None:
     operator.start("--headless", "--name", "docs", "--prompt", script(DONE), "--", "claude")
-    alone, listed = (re.sub(r"\d+s ", "Ns ", operator.type(*words).out) for words in ((), ("ls",)))
-    assert alone == listed != ""
+    columns = [[row.split()[:4] for row in operator.type(*words).out.splitlines()] for words in ((), ("ls",))]
+    assert columns[0] == columns[1]
+    assert len(columns[0]) > 1
 
 
-@pytest.mark.parametrize(("word", "meant"), [("kill", "stop"), ("ps", "ls"), ("restart", "resume")])
+@pytest.mark.parametrize(
+    ("word", "meant"), [("end", "stop"), ("start", "run"), ("restart", "resume"), ("atach", "attach")]
+)
 def test_a_word_of_other_tools_names_the_command(daemon: RunningDaemon, word: str, meant: str) -> None:
     answer = daemon.run(word, "docs")
     assert (answer.exit_code, f"Did you mean `wakeful {meant}`?" in answer.err) == (2, True)
+
+
+def test_what_people_type_first_works(operator: Operator) -> None:
+    """Words of other tools, beside the names of Wakeful; `help` of a command; a report since a day."""
+    operator.start("--headless", "--name", "docs", "--prompt", script(DONE), "--", "claude")
+    for word in ("ps", "list"):
+        assert operator.type(word).out.splitlines()[1].split()[0] == operator.daemon.sessions()[0]["id"]
+    assert operator.type("version").out == operator.type("-V").out != ""
+    assert operator.type("help").out == operator.type("--help").out
+    assert operator.type("help", "session", "why").out == operator.type("session", "why", "--help").out
+    assert operator.type("help", "nothing").exit_code == 2
+    assert "docs" in operator.type("report", "--since", "yesterday").out
+    assert operator.type("kill", "docs").exit_code == 0
+
+
+def test_a_list_is_shown_again_when_a_session_changes(operator: Operator) -> None:
+    """`ls --watch` in a pipe prints one list after the other; the daemon pushes the changes."""
+    session_id = operator.start("--headless", "--name", "docs", "--prompt", script(DONE), "--", "claude")
+    operator.wait_until(session_id, "end of its turn", state="idle")
+    watching = operator.begin("ls", "--watch")
+    try:
+        lines = iter(watching.stdout)  # type: ignore[arg-type]
+        assert any("ready for a prompt" in line for line in lines)
+        assert operator.type("stop", "docs").exit_code == 0
+        assert any(" stopped " in line for line in lines)
+    finally:
+        watching.terminate()
+        watching.communicate(timeout=20)
+    both = operator.type("ls", "--watch", "--json")
+    assert (both.exit_code, both.out) == (2, "")
+
+
+def test_names_are_found_without_a_daemon(operator: Operator) -> None:
+    """Reading commands look themselves; acting ones say that the daemon is missing."""
+    session_id = operator.start("--headless", "--name", "docs", "--prompt", script(DONE), "--", "claude")
+    operator.wait_until(session_id, "end of its turn", state="idle")
+    project = operator.record(session_id)["project"]  # type: ignore[index]
+    operator.daemon.end()
+    why = operator.type("why", project)
+    assert (why.exit_code, "no daemon: checked once" in why.err) == (0, True), why.err
+    assert why.err.count("\n") == 1
+    assert operator.type("stop", project).exit_code == 3
+
+
+def test_a_resume_without_a_decision_leaves_a_watched_session_watched(
+    operator: Operator, claude: ClaudeHome
+) -> None:
+    """A found session that was killed inside a call: in a pipe the question is refused, and nothing else changed."""
+    process = claude.run_print(script(PUSH, DONE), "--dangerously-skip-permissions")
+    claude.wait_for_tool("sleep")
+    (found,) = operator.daemon.sessions()
+    process.kill()
+    for pid in claude.tool_pids():
+        os.kill(pid, signal.SIGKILL)
+    operator.wait_until(found["id"], "death", session_alive=False, managed=False)
+    refused = operator.type("resume", found["id"])
+    assert (refused.exit_code, "--done" in refused.err) == (1, True), refused.err
+    operator.wait_until(found["id"], "the same", managed=False)
 
 
 def test_the_earlier_names_of_commands_work(operator: Operator) -> None:

@@ -151,7 +151,7 @@ def test_a_first_prompt_that_met_a_dialog_was_not_typed_and_that_is_said(
     assert "was not typed" in why
     sent = operator.act("send", session_id, script(DONE))
     assert (sent["outcome"], f"wakeful attach {session_id}" in sent["words"]) == ("declined", True)
-    socket = Path(next(each["argv"][2] for each in asked["actions"] if each["name"] == "attach"))
+    socket = operator.daemon.socket.with_name("tmux.sock")
     (name,) = wait_for(lambda: _session_names(socket) or None, "tmux session")
     TmuxSession(socket, name).press("Enter")
     ready = operator.wait_until(session_id, "ready", state="idle", attention="none", attachable=True)

@@ -319,7 +319,7 @@ def test_a_tab_with_a_cookie_only_shows_commands(
     is_live(open_link(doors, context))
     other = context.new_page()
     other.goto(f"{doors.url}/?session=claude-a")
-    expect(other.locator("#session-actions")).to_contain_text("wakeful session stop claude-a")
+    expect(other.locator("#session-actions")).to_contain_text("wakeful stop claude-a")
     expect(other.locator("#prompt-why")).to_contain_text("wakeful send shop 'your prompt'")
     expect(other.locator("#prompt")).to_be_hidden()
     assert other.locator("[data-action]").count() == 0

@@ -72,7 +72,8 @@ def test_claude_in_tmux_from_question_to_rest(
         lambda session: any(action["name"] == "attach" for action in session["actions"]),
         "session with its pane",
     )
-    assert str(tmux_socket) in next(each["argv"] for each in attach["actions"] if each["name"] == "attach")
+    argv = next(each["argv"] for each in attach["actions"] if each["name"] == "attach")
+    assert argv == ["wakeful", "attach", attach["id"]]
 
 
 def test_claude_killed_inside_a_tool_in_a_shell(

@@ -34,7 +34,7 @@ class TmuxPerson:
         config = socket.parent / "person.tmux.conf"
         config.write_text(
             "set -g prefix C-a\nunbind C-b\nbind C-a send-prefix\nset -g status-position top\n"
-            f"set -g default-terminal {terminal}\nset -g default-shell /bin/sh\n"
+            f"set -g default-terminal {terminal}\nset -g default-command /bin/sh\n"
         )
         self.server = Server(socket)
         self._environ = {**environ, "TERM": "xterm-256color"}

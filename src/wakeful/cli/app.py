@@ -4,15 +4,19 @@ A command is imported only when it runs, so that `--help` and mistakes import no
 their exit code or raise; only this module turns either into the exit of the process.
 """
 
+import codecs
 import io
 import os
+import re
 import sys
 from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import import_module
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
+from click.formatting import wrap_text
 
 from wakeful import __version__
 from wakeful.cli.output import (
@@ -92,34 +96,79 @@ class LazyGroup(click.Group):
                 formatter.write_dl([(name.ljust(width), summary) for name, summary in rows])
 
 
+# In two columns of a terminal of 80.
+LEAD_CHARS_MAX: Final = 26
+_NAME_CELLS: Final = 11
+_COLUMN_CELLS: Final = 40
+_TWO_COLUMNS: Final = ("See", "Act")
+
+
+class RootGroup(LazyGroup):
+    """Its help fits on one screen: everyday commands with a summary, the names of the others."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write(f"Usage: {ctx.command_path} [COMMAND] [NAME] ...\n\n{_ROOT_TEXT}\n\n")
+        self.format_commands(ctx, formatter)
+        formatter.write(f"`{ctx.command_path} COMMAND --help` explains a command.\n{self.epilog}\n")
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        sections: dict[str, list[str]] = {}
+        for name, entry in self._entries.items():
+            sections.setdefault(entry.section, []).append(name)
+        columns = [
+            [title, *(f"  {name:{_NAME_CELLS}}{_lead_of(self._entries[name])}" for name in sections[title])]
+            for title in _TWO_COLUMNS
+        ]
+        if formatter.width >= 2 * _COLUMN_CELLS - 2:
+            rows = zip_longest(*columns, fillvalue="")
+            formatter.write("".join(f"{left:{_COLUMN_CELLS}}{right}".rstrip() + "\n" for left, right in rows))
+        else:
+            formatter.write("\n".join(line for column in columns for line in column) + "\n")
+        formatter.write("\n")
+        for title, names in sections.items():
+            if title not in {*_TWO_COLUMNS, HIDDEN}:
+                indent = f"{title:9}"
+                formatter.write(wrap_text("  ".join(names), formatter.width, indent, " " * 9) + "\n")
+
+
+def _lead_of(entry: CommandEntry) -> str:
+    """The first clause of its summary."""
+    return re.split("[;:,] ", entry.summary, maxsplit=1)[0]
+
+
 # The code that a shell reports for a program ended by SIGPIPE.
 PIPE_BROKEN_EXIT_CODE: Final = 141
 BUG_EXIT_CODE: Final = 4
+_ROOT_TEXT: Final = """\
+Watch the AI agents on this machine. Without a command: top, or ls in a pipe.
+NAME is a session: its name, agent, tmux session, project, id, or a part of it."""
 
 _C: Final = "wakeful.cli.commands"
 COMMANDS: Final = {
     "ls": CommandEntry("See", f"{_C}.ls:ls", "List sessions; those that need you first"),
-    "top": CommandEntry("See", "wakeful.tui.command:top", "Live view in the terminal, with keys"),
-    "why": CommandEntry("See", f"{_C}.session:why", "Explain a session's state and what to do"),
+    "top": CommandEntry("See", "wakeful.tui.command:top", "Live view with keys; in the terminal"),
+    "why": CommandEntry("See", f"{_C}.session:short_why", "Explain a session's state; what to do"),
     "logs": CommandEntry("See", f"{_C}.logs:logs", "Show a conversation; -f follows it"),
-    "report": CommandEntry("See", f"{_C}.report:report", "What finished, waits or failed; commits and cost"),
+    "report": CommandEntry("See", f"{_C}.report:report", "What finished or failed; commits, tokens and cost"),
     "incidents": CommandEntry("See", f"{_C}.incidents:incidents", "Problems grouped by cause"),
-    "events": CommandEntry("See", f"{_C}.events:events", "Critical events and what was done about them"),
+    "events": CommandEntry("See", f"{_C}.events:events", "Critical events; what was done about them"),
     "status": CommandEntry("See", f"{_C}.status:status", "Daemon status: mode, listeners, log sources"),
-    "open": CommandEntry("See", f"{_C}.daemon:open_page", "One-time link to the web page"),
+    "open": CommandEntry("See", f"{_C}.daemon:open_page", "Link to the web page; works once"),
     "doctor": CommandEntry(
-        "See", "wakeful.cli.doctor.command:doctor", "Check this machine and show what to fix"
+        "See", "wakeful.cli.doctor.command:doctor", "Check this machine; show what to fix"
     ),
-    "demo": CommandEntry("See", f"{_C}.daemon:demo", "Six scripted agents in a temporary home"),
-    "run": CommandEntry("Act", f"{_C}.run:run", "Start a managed agent: run -- claude"),
-    "attach": CommandEntry("Act", f"{_C}.run:attach", "Open the terminal of a session or agent"),
+    "demo": CommandEntry("See", f"{_C}.daemon:demo", "Six scripted agents; in a temporary home"),
+    "run": CommandEntry("Act", f"{_C}.run:run", "Start an agent: run -- claude"),
+    "attach": CommandEntry("Act", f"{_C}.run:attach", "Open a session's terminal; or an agent's"),
     "send": CommandEntry("Act", f"{_C}.session_control:send", "Send a prompt"),
-    "answer": CommandEntry("Act", f"{_C}.session_control:answer", "Allow or deny what a session asks"),
+    "answer": CommandEntry("Act", f"{_C}.session_control:answer", "Allow or deny a question"),
     "interrupt": CommandEntry("Act", f"{_C}.session_control:interrupt", "Interrupt the running turn"),
     "stop": CommandEntry("Act", f"{_C}.lifecycle:stop", "Stop a session or agent"),
     "resume": CommandEntry("Act", f"{_C}.lifecycle:resume", "Resume what is down; --all after a reboot"),
-    "adopt": CommandEntry("Act", f"{_C}.session_control:adopt", "Let Wakeful act on a session you started"),
-    "release": CommandEntry("Act", f"{_C}.session_control:release", "Watch it only, again"),
+    "adopt": CommandEntry(
+        "Act", f"{_C}.session_control:adopt", "Let Wakeful act on it; on a session you started"
+    ),
+    "release": CommandEntry("Act", f"{_C}.session_control:release", "Only watch it again"),
     "mute": CommandEntry("Quiet", f"{_C}.mute:mute", "Send no alerts about a session or project for a while"),
     "unmute": CommandEntry("Quiet", f"{_C}.mute:unmute", "Send alerts again"),
     "pause": CommandEntry("Quiet", f"{_C}.mute:pause", "Stop all automatic actions"),
@@ -154,13 +203,16 @@ COMMANDS: Final = {
     "services": CommandEntry(
         HIDDEN, f"{_C}.services:services", "The hub and its containers; now `agent list`"
     ),
+    # What people type first.
+    "list": CommandEntry(HIDDEN, f"{_C}.ls:ls", "Same as `ls`"),
+    "ps": CommandEntry(HIDDEN, f"{_C}.ls:ls", "Same as `ls`"),
+    "watch": CommandEntry(HIDDEN, "wakeful.tui.command:top", "Same as `top`"),
+    "kill": CommandEntry(HIDDEN, f"{_C}.lifecycle:stop", "Same as `stop`"),
+    "help": CommandEntry(HIDDEN, f"{_C}.about:help_", "Same as `--help`"),
+    "version": CommandEntry(HIDDEN, f"{_C}.about:version", "Same as `--version`"),
 }
 # Words of other tools, with the command that does it here.
 _MEANT: Final = {
-    "list": "ls",
-    "ps": "ls",
-    "watch": "top",
-    "kill": "stop",
     "end": "stop",
     "start": "run",
     "prompt": "send",
@@ -185,7 +237,7 @@ class NotLinux(WorldError):
 
 
 @click.command(
-    cls=LazyGroup,
+    cls=RootGroup,
     entries=COMMANDS,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -194,10 +246,7 @@ class NotLinux(WorldError):
 @click.version_option(__version__, "-V", "--version", message="wakeful %(version)s")
 @click.pass_context
 def root(context: click.Context) -> int:
-    """Watch the AI agents on this machine. Without a command: `top` on a terminal, `ls` in a pipe.
-
-    NAME is a session: its name, agent, tmux session, project or id, or a part of one.
-    """
+    """Watch the AI agents on this machine."""
     if sys.platform != "linux":
         raise NotLinux(platform=sys.platform)
     return 0 if context.invoked_subcommand is not None else _invoke([_default_command()])
@@ -228,7 +277,8 @@ def run() -> int:
 
 
 def _prepare_streams() -> None:
-    """A terminal that cannot show a character shows a question mark instead. Raises OutputLost."""
+    """A terminal that cannot show a character shows an ASCII one instead. Raises OutputLost."""
+    codecs.register_error(_STAND_IN, _stand_in)
     if sys.stderr is None:
         # Closed by the caller, who wants no remarks.
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - it stays open to the end
@@ -236,7 +286,30 @@ def _prepare_streams() -> None:
         raise OutputLost(reason="closed")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            is_ascii = stream.isatty() and _has_ascii_locale(
+                *(os.environ.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+            )
+            stream.reconfigure(encoding="ascii" if is_ascii else None, errors=_STAND_IN)
+
+
+_STAND_IN: Final = "wakeful-stand-in"
+_ASCII_LOCALES: Final = ("C", "POSIX")
+# Each is one cell wide, so that columns stay aligned.
+_ASCII_OF: Final = str.maketrans("◆✗✓●○◌·…→│─—", "!x+*o.-~>|--")
+
+
+def _stand_in(problem: UnicodeError) -> tuple[str, int]:
+    if not isinstance(problem, UnicodeEncodeError):
+        raise problem
+    shown = problem.object[problem.start : problem.end].translate(_ASCII_OF)
+    return "".join(char if char.isascii() else "?" for char in shown), problem.end
+
+
+def _has_ascii_locale(lc_all: str, lc_ctype: str, lang: str) -> bool:
+    """Whether a person chose the C locale. Python itself then writes UTF-8, and sets LC_CTYPE."""
+    if lc_all:
+        return lc_all in _ASCII_LOCALES
+    return lang in _ASCII_LOCALES and (lc_ctype or lang) in {*_ASCII_LOCALES, "C.UTF-8"}
 
 
 def _output_error() -> OutputLost | None:

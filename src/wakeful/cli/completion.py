@@ -1,4 +1,4 @@
-"""Command `wakeful completion bash|zsh|fish`, and the candidates: ids and names from the daemon.
+"""Command `wakeful completion bash|zsh|fish`, and the candidates: names and ids from the daemon.
 
 The daemon is asked for at most a second; without an answer there are no candidates. Every candidate has the
 form of an id and every explanation uses fixed words, because a shell may interpret text in its own way.
@@ -50,13 +50,14 @@ T = TypeVar("T")
 
 
 class SessionCandidate(Struct, frozen=True):
-    """Five fields of a SessionRecord: fewer fields decode faster, and a person waits."""
+    """Six fields of a SessionRecord: fewer fields decode faster, and a person waits."""
 
     id: str
     name: str | None
     project: str
     state: str
     health: str
+    short_name: str = ""
 
 
 class SessionCandidateList(Struct, frozen=True):
@@ -98,9 +99,12 @@ def _names_and_ids(sessions: Iterable[SessionCandidate], incomplete: str) -> Ite
         # No commas: fish ends an explanation there; no colons: zsh does.
         project = each.project if _is_id(each.project) and ":" not in each.project else ""
         words = " ".join(filter(None, (project, each.state, each.health)))
-        if each.name is not None:
-            yield each.name, words
-        yield each.id, words
+        name = each.name or each.short_name
+        if _is_id(name):
+            yield name, words
+        # A person who types an id began it.
+        if incomplete or not _is_id(name):
+            yield each.id, words
         bare = next(
             (each.id.removeprefix(start) for start in PROVIDER_PREFIXES if each.id.startswith(start)), None
         )

@@ -28,10 +28,13 @@ _PLAIN_HEADERS: Final = (
     *("ID", "STATE", "HEALTH", "ATTENTION", "AGE", "PROVIDER", "PROJECT"),
     *("MANAGED", "DOING"),
 )
-# Below this width there is no room for ids: what a session does matters more.
+# Below these widths there is no room for further columns: what a session does matters more.
 _NARROW_CELLS: Final = 72
-_PROJECT_SHARE: Final = 6
-_PROJECT_CELLS_MIN: Final = 10
+_WIDE_CELLS: Final = 120
+_NAME_SHARE: Final = 3
+_NAME_CELLS_MIN: Final = 10
+# The end of a name is what tells it from others of its project.
+_NAME_END_CELLS: Final = 7
 # The tones of rows whose whole text is worth a second line.
 _URGENT: Final = (RowTone.NEEDS_YOU, RowTone.PROBLEM)
 
@@ -105,18 +108,36 @@ def _coloured_lines(rows: Sequence[SessionTableRow], width: int) -> Iterator["Te
 
 
 def _columns(rows: Sequence[SessionTableRow], width: int) -> "list[_Column]":
-    ids = short_ids([row.record for row in rows])
+    cells_max = max(_NAME_CELLS_MIN, width // _NAME_SHARE)
+    names = [_shortened(_name_of(row), cells_max) for row in rows]
     columns = [
         _Column("  STATE", [f"{MARKS[row.tone][0]} {row.word}" for row in rows], by_tone=True),
         _Column("AGE", [row.age.rjust(3) for row in rows], style="dim"),
-        _Column("PROJECT", [row.project for row in rows], style="bold"),
-        _Column("ID", [ids[row.record.id] for row in rows], style="dim"),
+        _Column("NAME", names, style="bold"),
     ]
-    columns[2].width = min(columns[2].width, max(_PROJECT_CELLS_MIN, width // _PROJECT_SHARE))
-    if width < _NARROW_CELLS:
-        return columns[:3]
-    names = [row.managed for row in rows]
-    return [*columns, _Column("MANAGED", names, style="dim")] if any(names) else columns
+    columns[2].width = min(columns[2].width, cells_max)
+    if width >= _WIDE_CELLS:
+        ids = short_ids([row.record for row in rows])
+        columns += [
+            _Column("PROJECT", [row.project for row in rows]),
+            _Column("ID", [ids[row.record.id] for row in rows], style="dim"),
+        ]
+        columns[3].width = min(columns[3].width, width // _NAME_SHARE // 2)
+    managed = ["yes" if row.managed else "" for row in rows]
+    if width >= _NARROW_CELLS and any(managed):
+        columns.append(_Column("MANAGED", managed, style="dim"))
+    return columns
+
+
+def _name_of(row: SessionTableRow) -> str:
+    """The short name, which every command takes; an older daemon sends none."""
+    return plain(row.record.short_name) or row.project
+
+
+def _shortened(name: str, cells_max: int) -> str:
+    if _width(name) <= cells_max or not name.isascii():
+        return name
+    return f"{name[: cells_max - _NAME_END_CELLS - 1]}…{name[-_NAME_END_CELLS:]}"
 
 
 class _Column:

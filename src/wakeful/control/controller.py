@@ -272,7 +272,7 @@ class SessionController:
             # A client with one process per turn starts one for a prompt; its driver declines while one lives. With
             # `again`, a process that is gone may have had the prompt, and only the driver can tell.
             if not again and not self.is_per_turn(managed) and not session.presence.living_processes:
-                return f"its process is gone: `wakeful session resume {session.subject.id}` brings it back"
+                return f"its process is gone: `wakeful resume {session.subject.id}` brings it back"
             return _dialog_reason(session) or unless()
 
         epoch = 0

@@ -36,7 +36,7 @@ class NotManaged(OperatorError, code="not-managed", http_status=409):
 
 
 class NotAdoptable(NotManaged):
-    """{shown} was found, not handed over, so Wakeful does not touch it. It cannot be handed over: {reason}."""
+    """{shown} is not managed by Wakeful and cannot be adopted: {reason}."""
 
 
 class HostedByAgent(OperatorError, code="hosted-by-agent", http_status=409):
@@ -108,9 +108,14 @@ class ManagedSessions:
             if session is not None and (
                 reason := adoption_refusal(session.subject, session.activity, session.presence)
             ):
-                raise NotAdoptable(shown=session_id, reason=reason)
-            raise NotManaged(shown=session_id)
+                raise NotAdoptable(shown=self._name_of(session_id), reason=reason)
+            raise NotManaged(shown=self._name_of(session_id))
         return managed
+
+    def _name_of(self, session_id: SessionId) -> str:
+        """What lists show for it."""
+        session = self._supervisor.known.sessions.get(session_id)
+        return session.record.short_name if session is not None and session.record is not None else session_id
 
     def require_no_agent(self, session_id: SessionId) -> None:
         """The declaration of an agent decides what resumes its session. Raises HostedByAgent."""

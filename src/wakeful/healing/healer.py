@@ -57,7 +57,7 @@ SESSION_GONE: Final = "its session is gone, and so is its log"
 RESUMES_SOON: Final = "it is about to bring back what it manages, one after the other"
 PROBE_FIRST: Final = "one goes ahead, and the others follow once it is answered"
 CONTINUED_BY: Final = "the session itself"
-STOPPED_TEXT: Final = "{why}: `wakeful session resume {id}` continues it"
+STOPPED_TEXT: Final = "{why}: `wakeful resume {id}` continues it"
 
 log = logging.getLogger("wakeful.healing")
 

@@ -103,12 +103,13 @@ class Reviver:
     ) -> HealingCase | None:
         """Carry out a step within the budget; returns the case with the result. `asked`: a person wants it.
 
-        None: the problem passed while this waited for the limiter, so nothing was done.
+        None: the problem passed, or a person released the session, while this waited for the limiter: nothing was done.
         """
+        was_managed = self._managed_sessions.is_managed(case.session_id)
         await self.limiter.acquire()
-        if _has_passed(session, case):
-            return None
         managed = self._managed_sessions.find(case.session_id)
+        if _has_passed(session, case) or (was_managed and managed is None):
+            return None
         now = self._clock.now().wall
         revival = Revival(
             id=uuid4().hex,

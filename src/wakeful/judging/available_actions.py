@@ -90,7 +90,7 @@ def possible_actions(
         )
         return (*actions, *by_agent)
     if pane is not None and is_shown:
-        argv = ("tmux", "-S", pane.socket, "attach-session", "-t", pane.target)
+        argv = ("wakeful", "attach", identity.id)
         actions.append(AvailableAction(_ATTACH, True, "its pane is open in tmux", argv, True))
     conversation = activity.conversation_id or identity.conversation_id
     if conversation is not None and identity.provider in RESUMABLE_CLIENTS:
@@ -242,4 +242,8 @@ def _by_command(
 
 
 def _wakeful_command(name: ActionName, identity: SessionIdentity) -> tuple[str, ...]:
-    return ("wakeful", "session", name.value, identity.id)
+    if name is _WAIT:
+        return ("wakeful", "session", "wait", identity.id)
+    # One verb brings back whatever is down.
+    verb = ActionName.RESUME if name is ActionName.REVIVE else name
+    return ("wakeful", verb.value, identity.id)

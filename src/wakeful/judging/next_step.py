@@ -86,7 +86,7 @@ def _forbidden_step(record: SessionRecord, inspect: tuple[str, ...]) -> NextStep
         return inspect, "the mode is observe: Wakeful acts on nothing, so look at it and act yourself"
     if INTERRUPTED_CALL not in reasons:
         return None
-    revive = ("wakeful", "session", "revive", record.id, "--yes")
+    revive = ("wakeful", "resume", record.id, "--yes")
     return revive, "brings it back, once you looked: what was cut off may have happened"
 
 
@@ -133,7 +133,7 @@ def _answer_step(
     if probable:
         return inspect, "find its terminal and see what it asks"
     if record.managed:
-        argv = ("wakeful", "session", "answer", record.id, "allow")
+        argv = ("wakeful", "answer", record.id, "allow")
         return argv, "says yes to what it asks; `deny` says no"
     return inspect, "find its process, then answer it"
 

@@ -191,19 +191,20 @@ def _short_count(tokens: int) -> str:
 AGO_SECONDS_MAX: Final = 40 * 365 * 86_400.0
 _TIME_OF_DAY: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 # As the heading of a report says it.
-_YESTERDAY: Final = re.compile(rf"yesterday(?: {_TIME_OF_DAY.pattern})?")
+_DAY: Final = re.compile(rf"(today|yesterday)(?: {_TIME_OF_DAY.pattern})?")
 
 
 class BadMoment(OperatorError, code="bad-moment"):
-    """Invalid time {shown!r}: use 30m, 24h, 7d, 22:00, yesterday or ISO 8601 like 2026-02-05T10:00:00Z."""
+    """Invalid time {shown!r}: use 30m, 24h, 7d, 22:00, today, yesterday or ISO 8601 like 2026-02-05T10:00:00Z."""
 
 
 def parse_moment(text: str, now_wall: float) -> float:
     """The epoch seconds of such a moment; a time of day is the last one of this host's clock. Raises BadMoment."""
     if (found := _TIME_OF_DAY.fullmatch(text)) is not None:
         return _last_time_of_day(int(found[1]), int(found[2]), now_wall)
-    if (found := _YESTERDAY.fullmatch(text)) is not None:
-        return _time_of_day(int(found[1] or 0), int(found[2] or 0), now_wall, days_ago=1)
+    if (found := _DAY.fullmatch(text)) is not None:
+        days_ago = 1 if found[1] == "yesterday" else 0
+        return _time_of_day(int(found[2] or 0), int(found[3] or 0), now_wall, days_ago=days_ago)
     try:
         return now_wall - parse_duration(text, AGO_SECONDS_MAX)
     except BadDuration as problem:

@@ -6,7 +6,7 @@ part of these. Several that fit are all returned: agents choose projects, tmux s
 of them can stand for a session that is called so by another rule beside it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -100,13 +100,10 @@ def _starts_short_id(each: SessionNames, text: str) -> bool:
 
 def _has_part(each: SessionNames, text: str) -> bool:
     folded = text.casefold()
-    return any(folded in known.casefold() for known in _known_names(each))
-
-
-def _known_names(each: SessionNames) -> Iterable[str]:
-    return (
-        known for known in (each.short_name, each.name, each.agent, each.tmux, each.project, each.id) if known
-    )
+    # A few letters are in most ids.
+    ids = (each.id,) if len(text) >= PREFIX_CHARS_MIN else ()
+    names = (each.short_name, each.name, each.agent, each.tmux, each.project, *ids)
+    return any(folded in known.casefold() for known in names if known)
 
 
 def _provider_prefix(session_id: str) -> str:

@@ -51,12 +51,14 @@ def record(
     last: float = 10,
     finding: FindingRecord | None = None,
     waits: tuple[WaitRecord, ...] = (),
+    short_name: str = "",
 ) -> SessionRecord:
     provider, _, conversation = session_id.partition("-")
     return SessionRecord(
         schema=1,
         id=SessionId(session_id),
         project=project,
+        short_name=short_name or project,
         agent=None,
         provider=provider,
         host="box",
@@ -124,6 +126,7 @@ RECORDS = [
         State.IDLE,
         Health.DEGRADED,
         Attention.TIME,
+        short_name="billing-42a0",
         finding=finding(FindingCode.USAGE_LIMITED, 5400, "the usage limit is reached", "resets 3pm"),
     ),
     record(
@@ -132,6 +135,7 @@ RECORDS = [
         State.STOPPED,
         Health.DEAD,
         Attention.OPERATOR,
+        short_name="infrastructure-modules-0199c4ab-66ce",
         finding=finding(
             FindingCode.SESSION_DEAD,
             740,
@@ -145,6 +149,7 @@ RECORDS = [
         State.IDLE,
         Health.DEGRADED,
         Attention.LOGIN,
+        short_name="billing-0690",
         finding=finding(
             FindingCode.AUTH_REQUIRED, 1900, "the provider refused the login", "Please run /login"
         ),
@@ -160,33 +165,33 @@ RECORDS = [
 ]
 
 AT_80 = """\
-  STATE      AGE  PROJECT        ID                   DOING
-◆ waiting     4m  api-server     claude-1710cf53
+  STATE      AGE  NAME                        DOING
+◆ waiting     4m  api-server
   asks you · Bash: rm -rf build && make release
-◆ idle       31m  billing        claude-06905269
+◆ idle       31m  billing-0690
   the provider refused the login · Please run /login
-✗ dead       12m  infrastructu…  codex-0199c4ab-66ce
+✗ dead       12m  infrastructure-mod…ab-66ce
   its process ended inside a turn · exec_command: cargo build
-● prompting   4s  paper          codex-0199c4ab-46d4  thinking
-● prompting  48s  日本語プロジ…  claude-b8a1abcd      Bash: make test 2>&1 | ta…
-◌ idle        1h  billing        claude-42a00403      the usage limit is reache…
-○ idle       50m  notes          claude-8534f457      ready for a prompt
-· stopped     6h  scratch        claude-2a318785      ended, nothing wrong
-· stopped    19h  crawler        nightly-crawler      no process seen
+● prompting   4s  paper                       thinking
+● prompting  48s  日本語プロジェクト          Bash: make test 2>&1 | tail (+1 m…
+◌ idle        1h  billing-42a0                the usage limit is reached · rese…
+○ idle       50m  notes                       ready for a prompt
+· stopped     6h  scratch                     ended, nothing wrong
+· stopped    19h  crawler                     no process seen
 3 need you, 2 prompting, 2 idle, 2 stopped
 2,000 older: wakeful ls --all
 """
 AT_160 = """\
-  STATE      AGE  PROJECT                 ID                   DOING
-◆ waiting     4m  api-server              claude-1710cf53      asks you · Bash: rm -rf build && make release
-◆ idle       31m  billing                 claude-06905269      the provider refused the login · Please run /login
-✗ dead       12m  infrastructure-modules  codex-0199c4ab-66ce  its process ended inside a turn · exec_command: cargo build
-● prompting   4s  paper                   codex-0199c4ab-46d4  thinking
-● prompting  48s  日本語プロジェクト      claude-b8a1abcd      Bash: make test 2>&1 | tail (+1 more)
-◌ idle        1h  billing                 claude-42a00403      the usage limit is reached · resets 3pm
-○ idle       50m  notes                   claude-8534f457      ready for a prompt
-· stopped     6h  scratch                 claude-2a318785      ended, nothing wrong
-· stopped    19h  crawler                 nightly-crawler      no process seen
+  STATE      AGE  NAME                                  PROJECT                 ID                   DOING
+◆ waiting     4m  api-server                            api-server              claude-1710cf53      asks you · Bash: rm -rf build && make release
+◆ idle       31m  billing-0690                          billing                 claude-06905269      the provider refused the login · Please run /login
+✗ dead       12m  infrastructure-modules-0199c4ab-66ce  infrastructure-modules  codex-0199c4ab-66ce  its process ended inside a turn · exec_command: cargo build
+● prompting   4s  paper                                 paper                   codex-0199c4ab-46d4  thinking
+● prompting  48s  日本語プロジェクト                    日本語プロジェクト      claude-b8a1abcd      Bash: make test 2>&1 | tail (+1 more)
+◌ idle        1h  billing-42a0                          billing                 claude-42a00403      the usage limit is reached · resets 3pm
+○ idle       50m  notes                                 notes                   claude-8534f457      ready for a prompt
+· stopped     6h  scratch                               scratch                 claude-2a318785      ended, nothing wrong
+· stopped    19h  crawler                               crawler                 nightly-crawler      no process seen
 3 need you, 2 prompting, 2 idle, 2 stopped
 2,000 older: wakeful ls --all
 """
@@ -226,7 +231,7 @@ def test_the_list_in_a_pipe() -> None:
 
 def test_managed_sessions_are_marked_and_called_by_their_name() -> None:
     """Watched ones have a dash there; on a terminal the column appears only if a session is managed."""
-    named = replace(RECORDS[0], managed=True, name="docs")
+    named = replace(RECORDS[0], managed=True, name="docs", short_name="docs")
     mixed = [named, replace(RECORDS[1], managed=True), RECORDS[2]]
     assert [line.split()[7] for line in plain_lines(session_rows(mixed, NOW))] == [
         "MANAGED",
@@ -257,10 +262,10 @@ def test_a_usage_limit_counts_down() -> None:
 
 @pytest.mark.parametrize("width", [1, 10, 40, 60, 71, 72, 100, 300])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    """Narrow terminals lose ids, then words, never the order."""
+    """Narrow terminals lose ids and projects, then words, never the order."""
     lines = drawn(RECORDS, width).splitlines()[:-2]
     assert all(Console().measure(line).maximum <= width for line in lines)
-    assert ("claude-1710cf53" in "".join(lines)) is (width >= 72)
+    assert ("claude-1710cf53" in "".join(lines)) is (width >= 120)
 
 
 def test_colour_is_only_for_those_who_want_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ SECTIONS = {
     "Quiet": "mute unmute pause unpause",
     "Daemon": "up down config setup hooks alerts autostart completion mcp",
     "Systems": "agent gateway work checkpoint recover backlog session replay",
-    HIDDEN: "restore services",
+    HIDDEN: "restore services list ps watch kill help version",
 }
 # Arguments that name a session or an agent: a shell completes them.
 COMPLETED = {"session_id", "name"}
@@ -25,7 +25,11 @@ Path = tuple[str, ...]
 SAME: dict[Path, Path] = {
     ("session", "list"): ("ls",),
     ("session", "ls"): ("ls",),
-    **{("session", verb): (verb,) for verb in ("why", "send", "answer", "interrupt", "adopt", "release")},
+    ("list",): ("ls",),
+    ("ps",): ("ls",),
+    ("watch",): ("top",),
+    ("kill",): ("stop",),
+    **{("session", verb): (verb,) for verb in ("send", "answer", "interrupt", "adopt", "release")},
 }
 
 
@@ -97,6 +101,18 @@ def test_what_names_a_session_or_an_agent_can_be_completed() -> None:
     for path, each in arguments:
         if isinstance(each, click.Argument):
             assert each._custom_shell_complete is not None, path
+
+
+def test_the_help_fits_on_one_screen() -> None:
+    """24 lines of 80 characters with the prompt below; every command that is listed anywhere is on it."""
+    context = click.Context(root, info_name="wakeful", terminal_width=80, **root.context_settings)
+    lines = root.get_help(context).splitlines()
+    assert len(lines) < 24
+    assert max(map(len, lines)) <= 80
+    shown = " ".join(lines).split()
+    assert [name for name, entry in COMMANDS.items() if entry.section != HIDDEN and name not in shown] == []
+    narrow = click.Context(root, info_name="wakeful", terminal_width=40, **root.context_settings)
+    assert [name for name in SECTIONS["Act"].split() if f"  {name} " not in root.get_help(narrow)] == []
 
 
 def test_every_group_knows_its_commands_by_heart() -> None:

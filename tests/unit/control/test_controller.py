@@ -36,7 +36,7 @@ def adopted(house: SupervisorFixture, name: str = "a") -> Process:
 def test_a_found_session_is_not_touched(house: SupervisorFixture) -> None:
     """No action reaches the driver of a session that is not managed."""
     house.start("a")
-    with pytest.raises(NotManaged, match="wakeful adopt claude-a"):
+    with pytest.raises(NotManaged, match="Adopt it first: `wakeful adopt"):
         now(house.hands.deliver("a", "go on"))
     assert house.driver.asked == []
 
@@ -46,7 +46,7 @@ def test_a_session_that_cannot_be_handed_over_is_not_advised_to_be(house: Superv
     program = SessionIdentity(SessionId("job-1"), "events", "h", "event-log")
     house.supervisor.on_process(program, Process(8, 1, "b"), ProcessState.ALIVE, source="a test", cwd="/p")
     house.settle()
-    with pytest.raises(NotManaged, match="cannot be handed over: only Claude Code and Codex") as refused:
+    with pytest.raises(NotManaged, match="cannot be adopted: only Claude Code and Codex") as refused:
         now(house.hands.deliver("job-1", "go on"))
     assert "session adopt" not in str(refused.value)
     with pytest.raises(CannotResume, match="cannot be handed over: only Claude Code and Codex"):

@@ -367,6 +367,22 @@ async def test_revivals_are_paced(clinic: HealingFixture) -> None:
     assert len(clinic.living.acts) == 20
 
 
+async def test_a_session_released_while_it_waits_for_its_turn_is_left_alone(clinic: HealingFixture) -> None:
+    """The decision was made while it was managed; it is not adopted again."""
+    processes = [await clinic.manage(f"s{number}") for number in range(11)]
+    for number, process in enumerate(processes):
+        clinic.work(f"s{number}")
+        clinic.end(process)
+    await clinic.clock.run_for(3)
+    assert len(clinic.living.acts) == 10
+    waiting = [each for each in clinic.holdings.all() if each.epoch == 1]
+    assert len(waiting) == 1
+    await clinic.hands.release(waiting[0].session_id)
+    await clinic.clock.run_for(60)
+    assert len(clinic.living.acts) == 10
+    assert not clinic.holdings.is_managed(waiting[0].session_id)
+
+
 async def test_the_brake_stops_revivals_that_lead_nowhere(clinic: HealingFixture) -> None:
     """When more than a fifth were given up within ten minutes, no more are tried until that has passed."""
     clinic.living.dies_at_once = True
@@ -522,7 +538,7 @@ async def test_what_a_reboot_took_along_is_listed_and_brought_back(clinic: Heali
     first, second = clinic.restorer.list_lost()
     assert (first.name, first.cwd, first.skipped) == ("a", "/home/me/shop", None)
     assert second.skipped is not None
-    assert "session revive claude-b --yes" in second.skipped
+    assert "wakeful resume claude-b --yes" in second.skipped
     clinic.supervisor.set_agent(first.session_id, "bot")
     assert clinic.restorer.list_lost()[0].skipped == "agent bot hosts it: `wakeful attach bot`"
 

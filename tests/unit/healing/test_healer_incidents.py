@@ -170,7 +170,7 @@ async def test_what_a_person_stopped_leaves_its_incident_and_is_healthy(clinic: 
     assert (record.state, record.health, record.findings) == (State.STOPPED, Health.HEALTHY, ())
     assert clinic.healer.case_of(SessionId("claude-a")) is None
     deed = await clinic.healer.revive("a", approved=True)
-    assert "`wakeful session resume claude-a`" in deed.words
+    assert "`wakeful resume claude-a`" in deed.words
     assert CriticalEventKind.SESSION_RECOVERED not in [each.event for each in clinic.events]
 
 
@@ -285,13 +285,13 @@ async def test_why_of_an_idle_session_says_that_it_is_done(clinic: HealingFixtur
         return told
 
     assert why("found")["command"] == ["wakeful", "session", "inspect", "claude-found"]
-    assert why("managed")["command"] == ["wakeful", "session", "send", "claude-managed"]
+    assert why("managed")["command"] == ["wakeful", "send", "claude-managed"]
     for name in ("found", "managed"):
         assert str(why(name)["command_text"]).startswith("nothing is wrong: it is done")
     assert why("stopped")["sentence"] == "stopped by a person, which is final"
     assert why("evicted")["sentence"] == "stopped: the chat gateway stopped it"
     declined = await clinic.healer.revive("evicted", approved=True)
-    resume = "`wakeful session resume claude-evicted` continues it"
+    resume = "`wakeful resume claude-evicted` continues it"
     assert declined.words == f"the chat gateway stopped it: {resume}"
 
 

@@ -63,7 +63,7 @@ def test_a_dead_managed_session_may_be_revived() -> None:
     """With the command that does it."""
     revive = offered(MANAGED, presence=gone())[ActionName.REVIVE]
     assert revive.allowed
-    assert revive.argv == ("wakeful", "session", "revive", "claude-x")
+    assert revive.argv == ("wakeful", "resume", "claude-x")
     assert not revive.reversible
 
 
@@ -157,7 +157,7 @@ async def test_a_record_does_not_offer_what_is_refused_for_a_call_elsewhere(clin
         (ActionName.RESUME, INTERRUPTED_CALL),
         (ActionName.REVIVE, INTERRUPTED_CALL),
     ]
-    assert explanation.command == ("wakeful", "session", "revive", "claude-a", "--yes")
+    assert explanation.command == ("wakeful", "resume", "claude-a", "--yes")
     for refused in (clinic.healer.revive("a", approved=False), clinic.hands.resume("a")):
         with pytest.raises((ApprovalRequired, RemoteCallInterrupted)):
             await refused

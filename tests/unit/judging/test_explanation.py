@@ -23,7 +23,7 @@ SUBJECT = SessionIdentity(SessionId("claude-x"), "claude", "box", "claude-transc
 RESUME = ("sh", "-c", "cd /home/me/shop && claude --resume x")
 WAIT = ("wakeful", "session", "wait", "claude-x", "--until", "idle")
 INSPECT = ("wakeful", "session", "inspect", "claude-x")
-ATTACH = ("tmux", "-S", "/run/tmux", "attach-session", "-t", "%3")
+ATTACH = ("wakeful", "attach", "claude-x")
 PROMPT = e.Prompted(1.0)
 
 
@@ -148,7 +148,7 @@ def test_a_folder_inside_a_container_is_not_called_gone(boot: str) -> None:
 
 
 MANAGED = msgspec.structs.replace(SUBJECT, managed=True)
-REVIVE = ("wakeful", "session", "revive", "claude-x")
+REVIVE = ("wakeful", "resume", "claude-x")
 
 
 def test_what_wakeful_was_given_is_brought_back_by_it() -> None:
@@ -160,7 +160,7 @@ def test_what_wakeful_was_given_is_brought_back_by_it() -> None:
     with_tool = held(ProcessState.DEAD, ended_at=at(8.0))
     with_tool.orphans = (Orphan(Process(7, 1, "boot"), "make"),)
     waits = why([PROMPT, call(2.0, "make")], 9.0, with_tool, MANAGED)
-    assert waits.command == ("wakeful", "session", "resume", "claude-x")
+    assert waits.command == ("wakeful", "resume", "claude-x")
     assert "once process 7 has ended" in waits.command_text
 
 
@@ -175,7 +175,7 @@ def test_a_question_of_a_managed_session_without_a_pane_is_answered_from_here() 
     """There is no pane to go to."""
     managed = msgspec.structs.replace(SUBJECT, managed=True)
     asked = why([PROMPT, e.QuestionAsked(2.0, "Bash")], 9.0, subject=managed)
-    assert asked.command == ("wakeful", "session", "answer", "claude-x", "allow")
+    assert asked.command == ("wakeful", "answer", "claude-x", "allow")
 
 
 def test_an_agent_that_left_its_shell_behind_is_told_apart() -> None:
@@ -261,7 +261,7 @@ def test_after_a_usage_limit_a_managed_session_goes_on_by_itself() -> None:
     by_itself = why([PROMPT, timed], 30.0, in_pane(held()), MANAGED)
     assert by_itself.command == INSPECT
     assert "Wakeful goes on with it" in by_itself.command_text
-    assert why([PROMPT, endless], 30.0, subject=MANAGED).command == ("wakeful", "session", "send", "claude-x")
+    assert why([PROMPT, endless], 30.0, subject=MANAGED).command == ("wakeful", "send", "claude-x")
     found = why([PROMPT, timed], 30.0, in_pane(held()))
     assert (found.command, "prompt it again" in found.command_text) == (ATTACH, True)
 

@@ -408,9 +408,10 @@ def test_a_time_of_day_is_the_last_one() -> None:
 
 
 def test_a_moment_is_understood_as_the_heading_of_a_report_says_it() -> None:
-    """Alone it is the beginning of that day; with a time of day it is never today's."""
+    """A day alone is its midnight; `yesterday` with a time of day is never today's."""
     now = datetime(2026, 3, 10, 23, tzinfo=UTC).replace(tzinfo=None).timestamp()
-    for text, hours in (("yesterday", 47), ("yesterday 22:00", 25), ("yesterday 23:30", 23.5)):
+    days = (("today", 23), ("yesterday", 47), ("yesterday 22:00", 25), ("yesterday 23:30", 23.5))
+    for text, hours in days:
         assert now - parse_moment(text, now) == hours * 3600
 
 

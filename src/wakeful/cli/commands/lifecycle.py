@@ -66,7 +66,7 @@ class NothingToResume(OperatorError):
 
 
 class DecisionNeeded(OperatorError):
-    """{shown} was interrupted in a call that may have taken effect: {reason}. Check, then run one of:\n  wakeful resume {shown} --done   it has happened: continue after it\n  wakeful resume {shown} --yes    continue; the call may be repeated"""
+    """{shown} was interrupted in a call that may have taken effect (`wakeful why {shown}` names it). Check, then run one of:\n  wakeful resume {shown} --done   it has happened: continue after it\n  wakeful resume {shown} --yes    continue; the call may be repeated"""
 
     code = "decision-needed"
     exit_code = 1
@@ -148,7 +148,7 @@ def _resume_agent(agent: AgentRecord, *, dry_run: bool, as_json: bool) -> int:
 
 def _resume_session(session_id: SessionId, answer: Answer | None, *, dry_run: bool, as_json: bool) -> int:
     record = decode_body(own_daemon().get(f"/api/sessions/{session_id}").body, SessionRecord)
-    shown = record.name or session_id
+    shown = record.short_name or record.name or session_id
     actions = {each.name: each for each in record.actions}
     if ActionName.RESTART in actions and record.agent is not None:
         return _resume_agent(agent_record_of(record.agent), dry_run=dry_run, as_json=as_json)
@@ -165,12 +165,20 @@ def _resume_session(session_id: SessionId, answer: Answer | None, *, dry_run: bo
     if not record.managed:
         if _announce(f"{shown} is watched only: adopting it, then resuming it", dry_run=dry_run):
             return 0
-        post_action(session_id, "adopt", {"name": None})
-        # Now an interrupted call counts.
-        return _resume_session(session_id, answer, dry_run=False, as_json=as_json)
+        return _adopt_and_resume(session_id, answer, as_json=as_json)
     if _announce(f"resuming {shown} in its conversation", dry_run=dry_run):
         return 0
     return print_action(post_action(session_id, "resume", {"environ": environ()}), as_json=as_json)
+
+
+def _adopt_and_resume(session_id: SessionId, answer: Answer | None, *, as_json: bool) -> int:
+    """Resume a watched session, in which an interrupted call counts once it is managed. Without a decision it stays watched."""
+    post_action(session_id, "adopt", {"name": None})
+    try:
+        return _resume_session(session_id, answer, dry_run=False, as_json=as_json)
+    except (DecisionNeeded, NothingChosen):
+        post_action(session_id, "release")
+        raise
 
 
 def _announce(words: str, *, dry_run: bool) -> bool:
@@ -193,7 +201,7 @@ def _refusal(*actions: AvailableAction | None) -> str:
 def _ask_person(shown: str) -> Answer:
     """What became of the interrupted call. Raises DecisionNeeded outside a terminal."""
     if not is_terminal():
-        raise DecisionNeeded(shown=shown, reason=INTERRUPTED_CALL)
+        raise DecisionNeeded(shown=shown)
     print_line(
         f"{shown} was interrupted in a call that may have taken effect (`wakeful why {shown}` names it)."
     )

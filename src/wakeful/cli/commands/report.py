@@ -29,7 +29,7 @@ DAEMON_OFF_LINE: Final = "not running"
     metavar="T",
     default="12h",
     show_default=True,
-    help="A time of day (22:00), `yesterday`, a duration (12h), or an ISO 8601 time.",
+    help="A time of day (22:00), a duration (12h), `today`, `yesterday`, or an ISO 8601 time.",
 )
 @click.option("--line", is_flag=True, help="Print one line for a status bar, without reading git or logs.")
 @json_option

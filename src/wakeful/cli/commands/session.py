@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -18,6 +18,7 @@ from wakeful.cli.options import json_option, session_argument
 from wakeful.cli.output import print_answer
 from wakeful.cli.read import read
 from wakeful.client.client import ANSWER_SECONDS_MAX, DaemonAnswer, own_daemon
+from wakeful.core.decoding import decode_json
 from wakeful.core.durations import parse_duration
 from wakeful.core.errors import BadSessionId
 from wakeful.core.ids import SessionId, parse_session_id
@@ -95,11 +96,30 @@ def inspect(*, session_id: SessionId, as_json: bool) -> int:
     )
 
 
-@click.command(epilog="Example: wakeful why docs")
+@click.command("why", epilog="Example: wakeful why docs")
+@session_argument
+@click.option("-v", "--verbose", is_flag=True, help="Show the evidence and the rules, too.")
+@json_option
+def short_why(*, session_id: SessionId, verbose: bool, as_json: bool) -> int:
+    """Explain a session's state in one sentence, with the command to run."""
+    if verbose or as_json:
+        return _explain(session_id, as_json=as_json)
+    from wakeful.cli.format.explanation import short_why_lines  # noqa: PLC0415 - for this command alone
+
+    answer, known = read(lambda reader: (reader.view("why", session_id), reader.view("status", session_id)))
+    name = decode_json(known.body, dict[str, Any]).get("short_name") or session_id
+    return print_answer(answer, lambda body: short_why_lines(body, name), as_json=False)
+
+
+@click.command(epilog="Example: wakeful session why docs")
 @session_argument
 @json_option
 def why(*, session_id: SessionId, as_json: bool) -> int:
     """Explain a session's state in one sentence, then the evidence, the rules and the command to run."""
+    return _explain(session_id, as_json=as_json)
+
+
+def _explain(session_id: SessionId, *, as_json: bool) -> int:
     answer = read(lambda reader: reader.view("why", session_id))
     if as_json:
         return print_answer(answer, record_lines, as_json=True)

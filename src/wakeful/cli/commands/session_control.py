@@ -17,7 +17,7 @@ from wakeful.cli.output import print_answer, print_json, print_line
 from wakeful.client.client import DaemonAnswer, decode_body, own_daemon
 from wakeful.control.driver import PROMPT_BYTES_MAX
 from wakeful.core.decoding import decode_json
-from wakeful.core.errors import OperatorError
+from wakeful.core.errors import OperatorError, WakefulError
 from wakeful.core.ids import SessionId
 from wakeful.linux.child_environment import given_environ
 from wakeful.views.records import ManagedRecord, QuestionList
@@ -170,7 +170,17 @@ def print_action(answer: DaemonAnswer, *, as_json: bool) -> int:
 
 def action_lines(body: bytes) -> list[str]:
     action = decode_json(body)
-    return [f"{action['session_id']}: {action_text(action['act'], action['outcome'], action['words'])}"]
+    text = action_text(action["act"], action["outcome"], action["words"])
+    return [f"{short_name_of(action['session_id'])}: {text}"]
+
+
+def short_name_of(session_id: SessionId) -> str:
+    """What lists show for a session; its id if the daemon does not list it."""
+    try:
+        record = decode_json(own_daemon().get(f"/api/sessions/{session_id}").body, dict[str, Any])
+    except WakefulError:
+        return session_id
+    return str(record.get("short_name") or session_id)
 
 
 def action_text(act: str, outcome: str, words: str) -> str:
@@ -204,7 +214,9 @@ def _only_question(session_id: SessionId) -> str:
 
 def _print_managed(answer: DaemonAnswer, words: str, *, as_json: bool) -> int:
     return print_answer(
-        answer, lambda body: [f"{decode_body(body, ManagedRecord).session_id} {words}"], as_json=as_json
+        answer,
+        lambda body: [f"{short_name_of(decode_body(body, ManagedRecord).session_id)} {words}"],
+        as_json=as_json,
     )
 
 

@@ -129,6 +129,13 @@ def line_printer() -> Callable[[Line], None]:
     return print_styled
 
 
+def short_why_lines(body: bytes, name: str) -> list[str]:
+    """The sentence, and the command to run with this name for the session. Raises DaemonVersionMismatch."""
+    explanation = decode_body(body, Explanation)
+    command = command_line([name if word == explanation.id else word for word in explanation.command])
+    return [f"{name}: {explanation.sentence}", f"  {command}  # {explanation.command_text}"]
+
+
 def why_lines(explanation: Explanation) -> Iterator[Line]:
     """The whole explanation in reading order."""
     yield ((explanation.sentence, HEALTH_STYLES[explanation.health]),)

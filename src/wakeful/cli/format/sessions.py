@@ -104,14 +104,14 @@ def short_ids(records: Sequence[SessionRecord]) -> dict[str, str]:
 
 
 def match_lines(records: Sequence[SessionRecord]) -> list[str]:
-    """One line for each session of a choice: its short id, name, project and state."""
+    """One line for each session of a choice: its name, state, project and short id."""
     ids = short_ids(records)
     rows = [
         (
-            ids[each.id],
-            plain(each.name or each.agent or each.project) or "-",
-            plain(each.project),
+            plain(each.short_name or each.name or each.agent or each.project) or ids[each.id],
             _stands(each),
+            plain(each.project) or "-",
+            ids[each.id],
         )
         for each in records
     ]

@@ -394,7 +394,7 @@ def _not_listening_reason(managed: ManagedSession) -> str:
     argv = proc.command(managed.process.pid) if managed.process is not None else ()
     if not {"-p", "--print"} & set(argv):
         return "it runs in a terminal that Wakeful cannot type into: only in tmux it can"
-    resume = f"`wakeful session resume {managed.session_id}` goes on with its conversation"
+    resume = f"`wakeful resume {managed.session_id}` goes on with its conversation"
     return f"it was started for one prompt (claude -p) and takes no more; once it has ended, {resume}"
 
 
