@@ -356,7 +356,7 @@ def test_the_timeline_has_a_lane_for_every_session(
     expect(lanes.nth(1).locator(".span-working")).to_have_count(1)
     assert sum("/api/timeline" in url for url in asked) == 1
     assert not [url for url in asked if "/events?after" in url]
-    page.get_by_role("link", name=re.compile("^shop")).first.click()
+    page.get_by_role("link", name=re.compile("^claude-a")).first.click()
     expect(page.locator("#session-title")).to_be_focused()
     page.keyboard.press("1")
     expect(page.locator("#sessions")).to_have_attribute("aria-label", "Sessions")
