@@ -15,11 +15,8 @@ import pytest
 
 from support.cli_user import DONE, Operator, bash
 from support.daemon_process import RunningDaemon
-from support.fake_gh import StandInGh
 from support.guide_reader import DOCS, GuideReader, Prepare, Ran, blocks, is_one_of, lines_of
-from support.queue_app import SESSION, QueueAppFixture
 from support.real_clients import ClaudeHome, CodexHome, end_tmux, tmux, wait_for
-from support.redis_server import RedisServer
 from support.telegram_sink import Webhook
 from wakeful.testing.scripted_model import script
 
@@ -56,7 +53,7 @@ INSTALLING: Final = (
 )  # fmt: skip
 DECIDING: Final = ("checkpoints",)
 DECLARING: Final = ("agents",)
-# They have no command lines, only a program, a configuration, or commands within the text.
+# They have a configuration, commands within the text, or a program that test_redis_failures.py runs.
 WITHOUT_LINES: Final = ("healing", "watchdog-in-your-program", "when-something-looks-wrong")
 # The results that are not all 0, in the order in which the line is typed.
 EXIT_CODES: Final = {
@@ -279,24 +276,3 @@ def test_deciding(reader: GuideReader, typed: list[Ran]) -> None:
     os.kill(operator.daemon.pid_of(session_id), signal.SIGKILL)
     wait_for(lambda: operator.type("checkpoint", "list", "--json").json["checkpoints"] or None, "checkpoint")
     type_all(reader, typed, DECIDING, {})
-
-
-def test_the_watchdog_of_a_program(redis_server: RedisServer, reader: GuideReader, tmp_path: Path) -> None:
-    """The program of its guide enqueues the message of a silent session again, and files an issue."""
-    app = QueueAppFixture(redis_server, tmp_path)
-    app.active()
-    gh = StandInGh(tmp_path / "gh")
-    (program,) = blocks("watchdog-in-your-program", "python")
-    program = program.replace("redis://127.0.0.1:6379/0", redis_server.url)
-    project = reader.operator.home.project
-    events = project / "logs" / "critical_events.jsonl"
-    environ = {**reader.environ, "PATH": f"{gh.bin}:{reader.environ['PATH']}", "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(
-        [sys.executable, "-c", program], cwd=project, env=environ, stdout=subprocess.PIPE, text=True
-    ) as done:
-        assert done.stdout is not None, "it is a pipe"
-        said = done.stdout.readline()
-        wait_for(lambda: events.exists() or None, "event")
-        done.send_signal(signal.SIGINT)
-    assert said.startswith(f"again: {SESSION} ship it")
-    assert "session_unhealthy" in events.read_text()
