@@ -259,6 +259,8 @@ def test_installing(reader: GuideReader, typed: list[Ran]) -> None:
         assert webhook.messages
     finally:
         webhook.end()
+        # Ended by the last line that was typed, unless the test failed before.
+        reader.operator.daemon.run("down")
     assert (home.project / "elsewhere" / "mails").read_text() == "1.2 is out\n"
     assert not (home.home / ".claude" / "settings.json").exists()
 
