@@ -15,7 +15,7 @@ import pytest
 
 from support.cli_user import DONE, Operator, bash
 from support.daemon_process import RunningDaemon
-from support.guide_reader import DOCS, GuideReader, Prepare, Ran, blocks, is_one_of, lines_of
+from support.guide_reader import DOCS, GuideReader, Prepare, TypedLine, blocks, is_one_of, lines_of
 from support.real_clients import ClaudeHome, CodexHome, end_tmux, tmux, wait_for
 from support.telegram_sink import Webhook
 from wakeful.testing.scripted_model import script
@@ -81,9 +81,9 @@ def reader(claude: ClaudeHome, daemon: RunningDaemon, tmp_path: Path) -> Iterato
 
 
 @pytest.fixture
-def typed() -> Iterator[list[Ran]]:
+def typed() -> Iterator[list[TypedLine]]:
     """What was typed. The test fails with all lines whose exit code is not the documented one."""
-    found: list[Ran] = []
+    found: list[TypedLine] = []
     yield found
     told = {line: list(codes) for line, codes in EXIT_CODES.items()}
     wrong = []
@@ -113,7 +113,10 @@ def test_every_guide_is_typed_or_named() -> None:
 
 
 def type_all(
-    reader: GuideReader, typed: list[Ran], guides: Sequence[str], before: Mapping[str, Mapping[str, Prepare]]
+    reader: GuideReader,
+    typed: list[TypedLine],
+    guides: Sequence[str],
+    before: Mapping[str, Mapping[str, Prepare]],
 ) -> None:
     for guide in guides:
         typed.extend(reader.read(guide, before=before.get(guide), besides=ELSEWHERE.get(guide, ())))
@@ -128,7 +131,7 @@ def start_claude(reader: GuideReader, name: str, *, conversation: str) -> None:
     tmux(reader.terminal, "new-session", *place, "--", *client, environ=home.environ())
 
 
-def test_acting(reader: GuideReader, codex: CodexHome, typed: list[Ran]) -> None:
+def test_acting(reader: GuideReader, codex: CodexHome, typed: list[TypedLine]) -> None:
     """Run, prompt, answer, interrupt, stop, resume, adopt, wake."""
     operator, home = reader.operator, reader.operator.home
     operator.daemon.watch(
@@ -180,7 +183,7 @@ def test_acting(reader: GuideReader, codex: CodexHome, typed: list[Ran]) -> None
     type_all(reader, typed, ACTING, before)
 
 
-def test_declaring(reader: GuideReader, typed: list[Ran]) -> None:
+def test_declaring(reader: GuideReader, typed: list[TypedLine]) -> None:
     """Agents declared as in the guide. There is no engine: containers are covered by test_docker_agents.py."""
     daemon, home = reader.operator.daemon, reader.operator.home.home
     (home / "docs").mkdir()
@@ -203,7 +206,7 @@ def trust(home: Path, folder: Path) -> None:
     file.write_text(json.dumps(settings))
 
 
-def test_reading(reader: GuideReader, typed: list[Ran]) -> None:
+def test_reading(reader: GuideReader, typed: list[TypedLine]) -> None:
     """What the lists, files and scripts say about sessions that exist."""
     operator, home = reader.operator, reader.operator.home
     operator.daemon.up()
@@ -243,7 +246,7 @@ def test_reading(reader: GuideReader, typed: list[Ran]) -> None:
     ]
 
 
-def test_installing(reader: GuideReader, typed: list[Ran]) -> None:
+def test_installing(reader: GuideReader, typed: list[TypedLine]) -> None:
     """From the first list to the last line of the page that removes Wakeful."""
     home = reader.operator.home
     reader.install("systemctl", 'case "$*" in *is-active*) exit 3;; esac')
@@ -265,7 +268,7 @@ def test_installing(reader: GuideReader, typed: list[Ran]) -> None:
     assert not (home.home / ".claude" / "settings.json").exists()
 
 
-def test_deciding(reader: GuideReader, typed: list[Ran]) -> None:
+def test_deciding(reader: GuideReader, typed: list[TypedLine]) -> None:
     """An agent was killed in a command that Wakeful does not know."""
     operator, home = reader.operator, reader.operator.home
     operator.daemon.watch(WAKEFUL_HEAL__CONFIRM_SECONDS="1")

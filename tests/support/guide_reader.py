@@ -26,7 +26,7 @@ _SECONDS_MAX: Final = 120
 Prepare = Callable[[], object]
 
 
-class Ran(NamedTuple):
+class TypedLine(NamedTuple):
     """A command line of a guide, and its result."""
 
     guide: str
@@ -84,9 +84,9 @@ class GuideReader:
         """Back to the project's folder."""
         self._moves = []
 
-    def run_program(self, guide: str, text: str) -> Ran:
+    def run_program(self, guide: str, text: str) -> TypedLine:
         """A Python program of a guide."""
-        return Ran(guide, text, *self._run([sys.executable, "-c", self._with_words(text)]))
+        return TypedLine(guide, text, *self._run([sys.executable, "-c", self._with_words(text)]))
 
     def _with_words(self, text: str) -> str:
         for word, meant in self.words.items():
@@ -95,7 +95,7 @@ class GuideReader:
 
     def read(
         self, guide: str, *, before: Mapping[str, Prepare] | None = None, besides: Iterable[str] = ()
-    ) -> Iterator[Ran]:
+    ) -> Iterator[TypedLine]:
         """Type each line of a guide but those that fit a pattern of `besides`.
 
         `before` prepares what the text above a line describes; its keys are how such lines begin.
@@ -107,7 +107,7 @@ class GuideReader:
                 continue
             for begins in [each for each in unused if line.startswith(each)]:
                 unused.pop(begins)()
-            yield Ran(guide, line, *self._type(line))
+            yield TypedLine(guide, line, *self._type(line))
         assert unused == {}, f"no line of {guide} begins with {list(unused)}"
 
     def _type(self, line: str) -> tuple[int, str]:
