@@ -103,6 +103,8 @@ def test_every_step_is_shown_and_done_and_undone_to_the_byte(newcomer: RunningDa
     assert (code, TOKEN in said) == (0, False)
     assert files(newcomer) == before
     assert "nothing to undo" in newcomer.run("setup", "--undo", "--yes").out
+    in_a_pipe = newcomer.run("setup", "--undo")
+    assert (in_a_pipe.exit_code, in_a_pipe.out, in_a_pipe.err) == (0, "nothing to undo\n", "")
 
 
 def test_in_a_pipe_it_explains_and_changes_nothing(newcomer: RunningDaemon) -> None:

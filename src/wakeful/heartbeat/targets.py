@@ -1,7 +1,7 @@
 """Resolves the target of a wake to a session, and gathers the context facts of its prompt.
 
-A name means the session of that agent or with that name, the most recently active one of several; an id means
-its session. The context has facts about agent, session and tasks only: the text of a task is never in it.
+A name means the session of that agent or with that name: of several one that lives, then the most recently active
+one; an id means its session. The context has facts about agent, session and tasks only: the text of a task is never in it.
 """
 
 from collections.abc import Callable, Collection
@@ -60,7 +60,7 @@ class Targets:
         """The target of a name. Raises BadAgentName for a text that is no name and no session's id."""
         parse_target(name)
         declared = self._declared_agents().get(name)
-        session = max(self._sessions(name, declared), key=_last_active, default=None)
+        session = max(self._sessions(name, declared), key=_life_and_activity, default=None)
         if session is None and declared is None and SessionId(name) in self._registry.sessions:
             return self.of_session(SessionId(name))
         return Target(name, session, _workdir(session, declared))
@@ -89,9 +89,11 @@ class Targets:
         return [each for each in found if each.record is not None]
 
 
-def _last_active(session: TrackedSession) -> tuple[float, str]:
+def _life_and_activity(session: TrackedSession) -> tuple[bool, float, str]:
+    """A session that was just started lives and has no activity yet."""
+    is_alive = session.record is not None and session.record.session_alive
     last_at = session.activity.last_at
-    return (last_at.awake if last_at is not None else -inf), session.subject.id
+    return is_alive, (last_at.awake if last_at is not None else -inf), session.subject.id
 
 
 def _workdir(session: TrackedSession | None, declared: DeclaredAgent | None) -> str | None:

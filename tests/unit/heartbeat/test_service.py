@@ -222,6 +222,17 @@ async def test_the_most_recently_active_session_is_meant(house: HeartbeatFixture
     assert (answer.session_id, answer.outcome) == (subject("old").id, WakeOutcome.SENT)
 
 
+async def test_a_session_that_lives_is_meant_before_one_that_ended_later(house: HeartbeatFixture) -> None:
+    """The ended one was active last; a name that is used again means the session that can be woken."""
+    house.write_policy("fox")
+    await house.raise_agent("fox", "new")
+    house.clock.advance(5.0)
+    await house.raise_agent("fox", "old")
+    house.end(house.registry.sessions[subject("old").id].presence.living_processes[0].process)
+    house.settle()
+    assert (await house.wakes.wake("fox")).session_id == subject("new").id
+
+
 async def test_a_found_session_is_woken_by_the_name_it_is_adopted_by(house: HeartbeatFixture) -> None:
     """Before, the name is unknown."""
     house.write_policy("fox")

@@ -117,11 +117,14 @@ def run_setup(names: Sequence[str], *, yes: bool, undo: bool, dry_run: bool) -> 
     paths = StatePaths.from_environ(os.environ)
     asks = not yes and not dry_run
     if asks and not is_terminal():
-        _walk(_plans(names, paths, undo=undo, asks=False), paths, undo=undo, mode="show")
+        plans = list(_plans(names, paths, undo=undo, asks=False))
+        _walk(plans, paths, undo=undo, mode="show")
+        if not plans:
+            return 0
         print_note("nothing was changed: this is no terminal. Pass --yes to do these steps")
         return 2
-    plans = _plans(names, paths, undo=undo, asks=asks)
-    return _walk(plans, paths, undo=undo, mode="show" if dry_run else "ask" if asks else "do")
+    mode = "show" if dry_run else "ask" if asks else "do"
+    return _walk(_plans(names, paths, undo=undo, asks=asks), paths, undo=undo, mode=mode)
 
 
 def _plans(
