@@ -36,7 +36,7 @@ class NotManaged(OperatorError, code="not-managed", http_status=409):
 
 
 class NotAdoptable(NotManaged):
-    """{shown} was found, not handed over, so Wakeful does not touch it. It cannot be handed over: {reason}."""
+    """{shown} is not managed by Wakeful and cannot be adopted: {reason}."""
 
 
 class HostedByAgent(OperatorError, code="hosted-by-agent", http_status=409):

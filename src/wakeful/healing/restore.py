@@ -26,7 +26,7 @@ from wakeful.sessions.registry import SessionRegistry
 from wakeful.sessions.session import TrackedSession
 
 NEEDS_APPROVAL: Final = (
-    "a call that may have had effects elsewhere was cut off: `wakeful session revive {id} --yes`"
+    "a call that may have had effects elsewhere was interrupted: `wakeful session revive {id} --yes`"
 )
 
 
@@ -74,7 +74,7 @@ class Restorer:
         lost = next(self._find_lost(session), None)
         if lost is None or lost.skipped is not None:
             raise NotLost(
-                shown=session_id, reason=lost.skipped if lost else "its host and its tmux server live"
+                shown=session_id, reason=lost.skipped if lost else "its host and its tmux server are alive"
             )
         await self._limiter.acquire()
         self._situations.restoring_sessions.add(session_id)
