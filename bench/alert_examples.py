@@ -206,7 +206,7 @@ def _lease(action: ActionTaken) -> AlertBody:
 
 def _journal(recovered: RecoveryResult | None) -> str:
     root = "/home/me/shop"
-    words = f"{root}: stale; pid 41 has the journal and wrote nothing since {iso(_WALL)}"
+    words = f"{root}: stale; pid 41 runs the journal and has written nothing since {iso(_WALL)}"
     if recovered is not None:
         words = f"{root}: program interrupted: {recovered.status.text}"
     return format_alert(

@@ -37,7 +37,7 @@ could have left something half done: `local` work can be looked at and done agai
 other people and cannot be taken back; `unknown` is treated as remote. A call has the class of its worst part.
 
 The rules read what the log says a call was asked to do: the tool's name, and for shells, code and scripts every command
-in the text. They never run or fetch anything and never trust a program for lying inside the project.
+in the text. They never run or fetch anything and never trust a program because it is inside the project.
 
 ## What they cannot see
 
@@ -45,7 +45,7 @@ in the text. They never run or fetch anything and never trust a program for lyin
   service, a `make test` that deploys, an install script or a git hook that reaches out is not seen.
 - A GET that changes something, a `PATH` that puts another program behind a known name, a server on this machine that
   passes a request on: not seen.
-- What a subagent did stands in its own log. A poll (`write_stdin` without text, `TaskOutput`) is harmless; the command
+- The calls of a subagent are in its own log. A poll (`write_stdin` without text, `TaskOutput`) is harmless; the command
   it waits for is listed beside it if its beginning was seen, and the poll is unknown if not.
 """
 
@@ -152,7 +152,7 @@ def page(shares: Mapping[str, Shares]) -> str:
 
 def _measured(shares: Mapping[str, Shares]) -> Iterator[str]:
     yield "## Measured\n"
-    yield f"{headline()}. Asked for: at most {UNKNOWN_SHARE_MAX:.0%} of the recorded calls unknown.\n"
+    yield f"{headline()}. Target: at most {UNKNOWN_SHARE_MAX:.0%} of the recorded calls unknown.\n"
     yield "| client | calls | local | unknown | remote | cut off there: local | unknown | remote |"
     yield "|---|---|---|---|---|---|---|---|"
     for name, share in shares.items():
@@ -174,7 +174,7 @@ def rule_tables() -> str:
     lines += [
         "",
         "## Programs\n",
-        "Whatever their arguments; a few are looked into further.\n",
+        "With any arguments; a few are checked further.\n",
         *_by_rule(PROGRAMS),
     ]
     lines += ["", "## Subcommands\n", "| program | rule | subcommands |", "|---|---|---|"]

@@ -40,7 +40,7 @@ from wakeful.gateway.rules.validation import RULES
 EVICTIONS = {
     EvictionReason.IDLE_TTL: "idle for `conversation.idle_ttl_minutes`",
     EvictionReason.LRU_LIMIT: "idle longest when another key needed room",
-    EvictionReason.RESTART: "brought back; what waits is kept",
+    EvictionReason.RESTART: "resumed; waiting messages are kept",
     EvictionReason.STOP: "a person stopped it; waiting messages are dropped, and their senders are informed",
     EvictionReason.STOP_ALL: "everything was stopped",
 }
@@ -77,7 +77,7 @@ def _breaker() -> Iterator[str]:
         f"Each chat has one for each provider: {usual.failures_max} failures in a row in that chat, {usual.open_seconds:.0f} s,",
         f"{usual.successes_needed} successful tests, one at a time; configurable per provider. Another one holds back all chats: it",
         f"counts each chat once until the provider gives a good answer, so {usual.failures_max} chats have to fail. One chat, with all its",
-        "topics, cannot close a provider to the others. A refused login does not count, nor does a turn that its user",
+        "topics, cannot block a provider for the others. A refused login does not count, nor does a turn that its user",
         "stopped. An answer that the validator rejected counts for all chats, but does not hold its own chat back.",
         "Self-heal counts every one of them, for its own conversation.",
         "",
@@ -100,11 +100,11 @@ def _validator() -> Iterator[str]:
     yield from (
         "# Validator",
         "",
-        "The first reason that speaks rejects an answer; one sentence says so, and a button, *Show it anyway*, shows it to",
+        "The first reason that applies rejects an answer. One sentence says so, and a button, *Show it anyway*, shows it to",
         "the person who asked, or an admin. Only answers to the same question are compared: those whose words are the same,",
         "or the same with a few more. The first repetition is shown, because a status that has not changed is a true answer.",
         "",
-        "| reason | rejected | never minded | category |",
+        "| reason | rejected | accepted | category |",
         "|---|---|---|---|",
     )
     for reason, rule in RULES.items():
@@ -116,8 +116,8 @@ def _classifier() -> Iterator[str]:
     yield from (
         "# Categories of failure",
         "",
-        "Closed, and never renamed. `auth_required` and `usage_limited` are pattern keys beside a category: neither is",
-        "ever answered with a restart.",
+        "The list is closed, and no name changes. `auth_required` and `usage_limited` are pattern keys beside a category: neither is",
+        "ever causes a restart.",
         "",
         "| category | when | what the user reads |",
         "|---|---|---|",
@@ -130,12 +130,12 @@ def _auth() -> Iterator[str]:
     yield from (
         "# Login of a provider",
         "",
-        f"Looked at on start and every {WATCH_SECONDS:.0f} s. `logged_out` and `refused` are degraded mode: nothing is",
+        f"Checked at start and every {WATCH_SECONDS:.0f} s. `logged_out` and `refused` are degraded mode: no process is",
         f"started for users, who read “{USER_SENTENCE}” A text of {SHORT_CHARS_MAX} characters at",
-        "most that reads like a client's complaint is not shown, and doubted until a probe turn decides. A probe goes",
-        f"{PROBE_SECONDS / 60:.0f} min after a refusal, or as soon as credentials changed; never two in that time.",
+        "most that looks like an error of the client is withheld until a probe turn decides. A probe runs",
+        f"{PROBE_SECONDS / 60:.0f} min after a refusal, or as soon as credentials changed, and not twice in that time.",
         "",
-        "| provider | state | what is learnt | then |",
+        "| provider | state | event | then |",
         "|---|---|---|---|",
     )
     for provider, moves in AUTH_MOVES.items():
@@ -146,7 +146,7 @@ def _auth() -> Iterator[str]:
         for event in AuthEvent
         if not any(event is each for moves in AUTH_MOVES.values() for _, each in moves)
     ]
-    yield from ("", f"Changes no state by itself: {', '.join(f'`{each}`' for each in idle)}.", "")
+    yield from ("", f"These change no state by themselves: {', '.join(f'`{each}`' for each in idle)}.", "")
     assert {state for moves in AUTH_MOVES.values() for state, _ in moves} == set(AuthState), (
         "every state leads on"
     )
@@ -171,8 +171,8 @@ def _self_heal() -> Iterator[str]:
     yield from (
         "# Self-heal",
         "",
-        f"It proposes; the gate decides about sessions. A pattern is {PATTERN_COUNT_MIN} of the same in {PATTERN_SECONDS / 60:.0f} min; each kind rests",
-        f"{COOLDOWN_SECONDS / 60:.0f} min, and what was proposed forgets the failures that led to it.",
+        f"Self-heal proposes; the action gate decides about sessions. A pattern is {PATTERN_COUNT_MIN} of the same in {PATTERN_SECONDS / 60:.0f} min; each kind has a cooldown of",
+        f"{COOLDOWN_SECONDS / 60:.0f} min, and a proposal resets the failures that led to it.",
         "",
         "| proposal | when | what | cooldown key |",
         "|---|---|---|---|",
@@ -203,10 +203,10 @@ def _access() -> Iterator[str]:
     yield from (
         "# Access",
         "",
-        f"An empty `gateway.allow` allows no one. A pairing code has {CODE_CHARS} signs ({5 * CODE_CHARS} bits), {TRIES_MAX} tries and",
+        f"An empty `gateway.allow` allows no one. A pairing code has {CODE_CHARS} characters ({5 * CODE_CHARS} bits), {TRIES_MAX} tries and",
         f"{PAIRING_SECONDS / 60:.0f} minutes. A permission question offers {choices}; without an answer it is denied.",
         "",
-        "| a press that is | reads |",
+        "| a press that is | answer |",
         "|---|---|",
     )
     yield from (f"| `{refusal}` | {words} |" for refusal, words in PRESS_REFUSAL_TEXTS.items())
@@ -217,9 +217,9 @@ def _answers() -> Iterator[str]:
     yield from (
         "# Answers",
         "",
-        f"A message has {UNITS_MAX} UTF-16 code units at most; longer answers are parted at paragraphs, lines, sentences or",
-        f"words, code blocks closed and opened again. Beyond {PARTS_MAX} messages the whole answer is sent as a file, above it",
-        f"its beginning. Of `<telegram-api>` tags {CALLS_MAX} are carried out, for admins, in their own chat, of these methods:",
+        f"A message has {UNITS_MAX} UTF-16 code units at most; longer answers are split at paragraphs, lines, sentences or",
+        f"words, code blocks closed and opened again. Beyond {PARTS_MAX} messages the whole answer is sent as a file, after",
+        f"its beginning. At most {CALLS_MAX} `<telegram-api>` tags are carried out, for admins, in their own chat, of these methods:",
         f"{', '.join(f'`{each}`' for each in METHODS)}.",
         "",
         "| button | typed | becomes |",

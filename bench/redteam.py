@@ -19,7 +19,7 @@ MADE: Final = "<!-- made by `make redteam`; do not edit -->"
 INTRODUCTION: Final = """
 # Attacks tried
 
-Each row is a way in. An attack is held off when nothing was leaked, signalled, started, stopped or believed because of
+Each row is a way in. An attack has failed when nothing was leaked, signalled, started, stopped or believed because of
 it, and the daemon still answers.
 """
 

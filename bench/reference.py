@@ -53,9 +53,9 @@ _NO_OPTIONS = re.compile(r"^Options:\n(?=\n|\Z)\n?", re.MULTILINE)
 
 def states() -> str:
     """Every phase of a turn and where each step leads."""
-    lines = [MADE, "# Where a turn stands", ""]
+    lines = [MADE, "# Phases of a turn", ""]
     lines += [
-        "A log's events become steps; a step moves the turn to its next phase. Every pair has an answer.",
+        "A log's events become steps; a step moves the turn to its next phase. Every pair of phase and step has a result.",
         "",
         f"Inside a turn: {', '.join(f'`{phase}`' for phase in TurnPhase if phase in OPEN)}.",
         "",
@@ -73,9 +73,9 @@ def states() -> str:
     ]
     lines += [
         "",
-        "# The ladder",
+        "# Liveness levels",
         "",
-        "From the ground up: " + " > ".join(f"`{rung}`" for rung in LivenessLevel) + ".",
+        "From the lowest to the highest: " + " > ".join(f"`{rung}`" for rung in LivenessLevel) + ".",
         "",
     ]
     return "\n".join(lines)
@@ -96,7 +96,7 @@ def findings() -> str:
         MADE,
         "# Findings",
         "",
-        f"The first finding names a session's trouble; the worst health wins ({' < '.join(Health)}).",
+        f"The first finding is shown as the session's problem; the worst health counts ({' < '.join(Health)}).",
         "",
         "| finding | in state | health | severity | notice | act | attention | exit code |",
         "|---|---|---|---|---|---|---|---|",
@@ -121,10 +121,10 @@ def _waits() -> Iterator[str]:
     yield from (
         "# Expected waits",
         "",
-        "Silence is judged only against these. Numbers are keys of `[detect]`.",
+        "A session is silent only when all of these have run out. Names such as `silence_seconds` are keys of `[detect]`.",
         "",
     )
-    yield from ("| wait | rests on | runs out |", "|---|---|---|")
+    yield from ("| wait | evidence | ends |", "|---|---|---|")
     for kind, (evidence, end) in WAIT_TEXTS.items():
         yield f"| `{kind}` | {evidence} | {end} |"
 
@@ -135,14 +135,14 @@ def configuration() -> str:
         MADE,
         "# Configuration",
         "",
-        "`wakeful.toml` is looked for at `--config`, `$WAKEFUL_CONFIG`, then the XDG config folder. Every key is also",
-        "an environment variable: `daemon.port` is `WAKEFUL_DAEMON__PORT`. `wakeful config show` says where each value",
+        "Wakeful looks for `wakeful.toml` at `--config`, `$WAKEFUL_CONFIG`, then the XDG config folder. Every key is also",
+        "an environment variable: `daemon.port` is `WAKEFUL_DAEMON__PORT`. `wakeful config show` shows where each value",
         "came from, `wakeful config check` what is wrong. A `./wakeful.toml` is ignored until `wakeful config trust`.",
-        "In a variable a list is JSON, or parted by commas, a list of folders by colons.",
+        "In a variable a list is JSON, or separated by commas; a list of folders by colons.",
         "",
         "A running daemon reads the file again when it changes. `alerts`, `heal`, `detect` and `session.supervision` take effect",
         "at once, except `alerts.ping_url` and `detect.fold_after_seconds`; with `redis.url` also `detect` and the Telegram keys",
-        "wait for a restart, as all other keys do. `wakeful status` and `doctor` name what waits. A broken file changes nothing.",
+        "wait for a restart, as all other keys do. `wakeful status` and `doctor` name the keys that wait. An invalid file changes nothing.",
         "",
         "| key | default | may be |",
         "|---|---|---|",
@@ -158,8 +158,8 @@ def _agent_keys() -> Iterator[str]:
     yield from (
         "# Agents",
         "",
-        "A table each, `[agents.NAME]`: small letters, digits, `_` and `-`, 40 at most. `heartbeat` and the words of",
-        "`wakeful agent` are reserved. They stand in files only, not in the environment.",
+        "One table for each, `[agents.NAME]`: small letters, digits, `_` and `-`, 40 at most. `heartbeat` and the subcommands of",
+        "`wakeful agent` are reserved. They can be set in files only, not in the environment.",
         "",
         "| key | default | may be | meaning |",
         "|---|---|---|---|",
@@ -201,8 +201,8 @@ def _environments() -> Iterator[str]:
         "",
         "A program that Wakeful starts gets the variables of this table and no others. An agent that you start or resume by",
         "a command gets the environment of that command. No program gets a setting of Wakeful (`WAKEFUL_…__…`), nor a",
-        "variable whose value holds one of its secrets: a bot token, an alert or ping address, the Redis address, the HTTP",
-        "token. The daemon and the gateway themselves get everything.",
+        "variable whose value contains one of its secrets: a bot token, an alert or ping address, the Redis address, the HTTP",
+        "token. The daemon and the gateway themselves get all variables.",
         "",
         "| program | variables |",
         "|---|---|",
@@ -221,10 +221,10 @@ def commands() -> str:
         MADE,
         "# Commands",
         "",
-        "Exit codes: 0 fine; 1 the answer is no; 2 the operator's mistake; 3 the world's;",
+        "Exit codes: 0 success; 1 the answer is no; 2 a mistake in the command or configuration; 3 a problem of the environment;",
     ]
     lines += [
-        "4 a bug in Wakeful; 5 unknown; 6 (`session wait` only) a person is needed.",
+        "4 a bug in Wakeful; 5 unknown; 6 (`session wait` only) the session needs a person.",
         "",
         "Every command has `-h` and `--help`. `--json` answers in JSON, as `-o json` does.",
         "",
@@ -262,10 +262,10 @@ def command_contexts(
 
 
 def healing() -> str:
-    """What is done about a trouble: the rules of the plan in their order."""
-    lines = [MADE, "# What is done about a trouble", ""]
+    """What Wakeful does about a problem: the rules of the plan in their order."""
+    lines = [MADE, "# What Wakeful does about a problem", ""]
     lines += [
-        "The first rule that has an answer decides; nothing acts without it. Steps, from the gentlest: "
+        "The first rule that applies decides; no action is taken without one. Steps, from the mildest: "
         + ", ".join(f"`{step}`" for step in PlanStep)
         + ".",
         "",
@@ -276,12 +276,12 @@ def healing() -> str:
     lines += [
         f"| {len(RULES) + 1} | {_revive.__doc__} |",
         "",
-        f"One revival for each work, remembered for {BUDGET_SECONDS / 86_400:.0f} days.",
-        "A work is what was asked until a turn ends well.",
+        f"One resume for each task, remembered for {BUDGET_SECONDS / 86_400:.0f} days.",
+        "A task is what a person asked for, until a turn ends well.",
         "",
         "# Incidents",
         "",
-        "Trouble with a shared cause is one incident, one alert and one issue.",
+        "Problems with one cause are one incident, one alert and one issue.",
         "",
         "| cause | what the alert says |",
         "|---|---|",
@@ -294,11 +294,11 @@ def agents() -> str:
     """Every state of an agent, and what leads from one to the next."""
     lines = [
         MADE,
-        "# Where an agent stands",
+        "# States of an agent",
         "",
         "`running` needs the container, the tmux session and the agent's own process seen alive. `stale`: the container",
         "is up (in the tmux runtime: it was started and not stopped), and the session or the agent in it is gone.",
-        "Whatever prevents seeing is `unknown`, with its reason and since when; Wakeful never acts on that by itself.",
+        "If the evidence is missing, the state is `unknown`, with the reason and the time; Wakeful then takes no action by itself.",
         "",
         "```mermaid",
         "stateDiagram-v2",
@@ -311,12 +311,22 @@ def agents() -> str:
     for state in AgentState:
         cells = (AGENT_TRANSITIONS.get((state, event), "") for event in AgentEvent)
         lines.append(f"| **{state}** | " + " | ".join(cells) + " |")
-    lines += ["", "An empty cell changes nothing; an order there is refused (409). Orders are taken in:", ""]
+    lines += [
+        "",
+        "An empty cell changes nothing; a command in that state is refused (409). Commands are accepted in:",
+        "",
+    ]
     for order, word in ((AgentEvent.START, "start"), (AgentEvent.STOP, "stop")):
         taken = ", ".join(f"`{state}`" for state in AgentState if accepts(state, order))
         lines.append(f"- `{word}`: {taken}")
     return "\n".join(
-        [*lines, "- `restart-session`: `stale`", "", "While an order is under way, looks change nothing.", ""]
+        [
+            *lines,
+            "- `restart-session`: `stale`",
+            "",
+            "While a command is in progress, observations do not change the state.",
+            "",
+        ]
     )
 
 
@@ -330,13 +340,13 @@ def _agent_moves() -> Iterator[str]:
 
 
 def recovery() -> str:
-    """What becomes of a step that was cut off: the decision matrix, rule by rule and question by question."""
+    """What happens to an interrupted step: the decision matrix, rule by rule and question by question."""
     lines = [
         MADE,
-        "# What becomes of a step that was cut off",
+        "# What happens to an interrupted step",
         "",
-        "The first rule that fits decides; empty means anything. `living` is the second table. Whatever would be run",
-        f"again was cut off {ATTEMPTS_MAX} times at most; after that a person is asked.",
+        "The first rule that fits decides; empty means anything. `living` is the second table. A step is run again only if",
+        f"it was interrupted {ATTEMPTS_MAX} times at most; after that a person is asked.",
         "",
         "| | last action | process | effects | key | other side says | then | because |",
         "|---|---|---|---|---|---|---|---|",
@@ -344,7 +354,7 @@ def recovery() -> str:
     lines += [f"| {number} | {_rule_cells(rule)} |" for number, rule in enumerate(RECOVERY_RULES, 1)]
     lines += [
         "",
-        "# A process that lives",
+        "# A live process",
         "",
         "| detachable | orphanable | on_alive | then |",
         "|---|---|---|---|",
@@ -357,7 +367,7 @@ def recovery() -> str:
         "",
         "# How a recovery ends",
         "",
-        "The worst of its steps.",
+        "The worst result of its steps decides.",
         "",
         "| then | status |",
         "|---|---|",
@@ -382,7 +392,7 @@ def _every_question() -> Iterator[str]:
     yield from (
         "# Every question",
         "",
-        "For a step that was started, or that failed, which is the same. Columns: what the other side says.",
+        "For a step that was started or that failed: both are treated alike. Columns: what the other side says.",
         "",
         "| process | effects | key | " + " | ".join(f"`{each}`" for each in RemoteAnswer) + " |",
         "|---" * (3 + len(RemoteAnswer)) + "|",
@@ -421,9 +431,9 @@ def wake() -> str:
         MADE,
         "# Who may be woken",
         "",
-        f"A wake is refused before any work with exactly one of {len(IneligibilityReason)} reasons, of which one has two rules. The first rule",
-        "that applies is the answer: first whether Wakeful may touch the session at all, then what lasts until a person",
-        "changes it, then the session's condition, then what passes by itself, and last what only an attempt shows.",
+        f"A refused wake has exactly one of {len(IneligibilityReason)} reasons; one of them has two rules. The first rule",
+        "that applies is the answer. Order: whether Wakeful may act on the session at all, what lasts until a person",
+        "changes it, the session's condition, what passes by itself, and what only an attempt shows.",
         "",
         "| | reason | when | in the session's record |",
         "|---|---|---|---|",
@@ -434,9 +444,9 @@ def wake() -> str:
     ]
     lines += [
         "",
-        "`eligible_for_wake` and `ineligibility_reason` of a session's record are the same function over what the session",
-        "and the configuration say. HEARTBEAT.md, the hour and earlier wakes come on top:",
-        "`wakeful agent heartbeat status NAME` and `wakeful session inspect ID` show them at that moment. No edit of",
+        "`eligible_for_wake` and `ineligibility_reason` of a session's record come from the same function, applied to the session",
+        "and the configuration only. HEARTBEAT.md, the hour and earlier wakes are checked in addition:",
+        "`wakeful agent heartbeat status NAME` and `wakeful session inspect ID` show the result now. No edit of",
         "a file and no clock changes a record.",
         "",
     ]
@@ -461,7 +471,7 @@ def health_writers() -> str:
         "# Who writes health",
         "",
         "Every field of a session's health has a closed list of writers. A writer is evidence; one function makes a record of",
-        "it, and records cannot be changed. Evidence seldom comes alone: an agent that ends is a stop, an end of presence",
+        "it, and records cannot be changed. Triggers come together: the end of an agent is a stop, an end of presence",
         "and a verdict at once.",
         "",
         "| | trigger |",
@@ -476,9 +486,9 @@ def health_writers() -> str:
     lines += [
         "",
         "`eligible_for_wake` and `ineligibility_reason` follow from them and from the configuration by [one function](wake.md);",
-        "`updated_at` is the moment of any of it. Timers of `[session.supervision]`, a `HEARTBEAT.md`, wakes, leases and hooks",
-        "write nothing here. `wakeful session repair` changes what is stored of a session, to what evidence says, or to",
-        "`stopped` and `unknown` where none is left.",
+        "`updated_at` is the time of the last change. Timers of `[session.supervision]`, a `HEARTBEAT.md`, wakes, leases and hooks",
+        "write nothing here. `wakeful session repair` corrects the stored record of a session from the evidence, or to",
+        "`stopped` and `unknown` if there is none.",
         "",
     ]
     return "\n".join(lines)
@@ -496,10 +506,10 @@ def metrics() -> str:
         MADE,
         "# Metrics",
         "",
-        "What `GET /metrics` shows ([how to have it scraped](../how-to/metrics.md)). Counters count since the daemon",
+        "What `GET /metrics` shows ([set up Prometheus](../how-to/metrics.md)). Counters count since the daemon",
         "started. Labels come from closed lists or from the configuration: no session, project or path is named.",
         "",
-        "| figure | kind | labels | what |",
+        "| metric | kind | labels | meaning |",
         "|---|---|---|---|",
     ]
     lines += [
@@ -509,9 +519,9 @@ def metrics() -> str:
     ]
     lines += [
         "",
-        "Beside them `process_…` of Prometheus' own client: CPU time, memory, descriptors, start time.",
+        "There are also the `process_…` metrics of the Prometheus client: CPU time, memory, descriptors, start time.",
         "",
-        f"Histograms count at {', '.join(f'{bound:g}' for bound in SECONDS_BOUNDS)} seconds and beyond.",
+        f"Bounds of the histograms: {', '.join(f'{bound:g}' for bound in SECONDS_BOUNDS)} seconds and above.",
         "",
     ]
     return "\n".join(lines)
@@ -523,16 +533,16 @@ def redaction() -> str:
         MADE,
         "# Secrets that are redacted",
         "",
-        "Every text from an agent, a tool or a log passes one redactor before Wakeful shows, sends or stores it",
-        "([why it is so](../decisions/0015-redaction.md)). It removes:",
+        "One redactor checks every text from an agent, a tool or a log before Wakeful shows, sends or stores it",
+        "([why](../decisions/0015-redaction.md)). It removes:",
         "",
-        f"- {len(FORMATS)} kinds that their format gives away, in the table below.",
+        f"- {len(FORMATS)} kinds with a known format, in the table below.",
         "- Values with a name: `password`, `*_TOKEN`, `client_secret`, `Authorization`, `Cookie` and the like, in shell, `.env`,",
         "  JSON (also within JSON), YAML, TOML, INI, XML, URLs, connection strings, headers, options, `.netrc`, code.",
-        "- Long random words: 24 characters or more that change between letters, capitals and digits as chance would.",
+        "- Long random words: 24 characters or more that mix letters, capitals and digits like random text.",
         "",
         "Digests, UUIDs, paths, variables (`$TOKEN`) and the ids of sessions, calls and messages stay. Colours, zero-width",
-        "characters, UTF-16, `\\u0070` and `%70` hide nothing. In place of a secret stands what it was.",
+        "characters, UTF-16, `\\u0070` and `%70` hide nothing. A secret is replaced by the name of its kind.",
         "",
         "| kind | shown as |",
         "|---|---|",

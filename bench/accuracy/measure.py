@@ -34,7 +34,7 @@ class Outcome(Struct, frozen=True):
     found: bool
     late: float = 0.0
     why: str = ""
-    # Told as a call that probably asks for a permission.
+    # Told as a call that probably asks for permission.
     guessed: bool = False
 
     @property

@@ -26,19 +26,19 @@ _TO_REACH: Final = (
 _NOT_COVERED: Final = """\
 ## What these figures do not say
 
-- The recordings ended in a commit. How often a working agent goes wrong in ways that were not planted is not measured.
+- The recordings ended in a commit. How often agents go wrong in ways that were not planted is not measured.
 - Planted faults are clean, and due where our own documented rules say: a recall of 1 says that nothing around them in real
   sessions hides them, not that every real loop looks like one of these.
 - Codex opens a turn some milliseconds before it asks the model. No hang is planted there: such a log looks like a command
   that a person typed with `!`, and is never called silent.
-- Faults are planted into what the readers tell, not into bytes; readers are tested elsewhere (`tests/fuzz`).
+- Faults are planted into the readers' events, not into bytes; readers are tested elsewhere (`tests/fuzz`).
 - Permission dialogs of these recordings left no mark in their logs, so a call that waited for a person looks like a
-  call that runs. With hooks installed, or with a client that tells its status, it does not.
+  call that runs. With hooks installed, or with a client that reports its status, it does not.
 - The process is alive throughout but for planted deaths. A tool's own processes, tmux and containers are not part of it.
 - Only work is repeated: calls whose tool or command waits (sleep, wait, poll, watch) are left out, for they are judged by
   unchanged time.
 - Not planted: other ways to run away, `poisoned_conversation`, `never_started`, `usage_limited`, `auth_required`, `twin_processes`,
-  `reader_drift`, the same words over and over, a poll that never changes. The labelled cases and unit tests hold those.
+  `reader_drift`, the same words over and over, a poll that never changes. The labelled cases and unit tests cover those.
 - The peers' rules are written again from what they publish (`bench/accuracy/peers.py`). A flag of theirs counts as found
   whatever the fault was and however late within an hour; flags before a declared timeout has passed do not count.
 """
@@ -131,7 +131,7 @@ def _fault_rows(measured: Measured) -> list[str]:
 def _guesses(measured: Measured) -> list[str]:
     """How many calls that never come back are told as questions: nothing in those logs tells one from the other."""
     told = [f"{each.guessed} of {each.kind}" for each in measured.faults[OURS] if each.guessed]
-    words = "told as waiting, because the call probably asks for a permission and the mode is one that asks"
+    words = "told as waiting, because the call probably asks for permission and the mode is one that asks"
     return ["", f"Of these, {words}: {', '.join(told)}."] if told else []
 
 

@@ -16,7 +16,7 @@ from wakeful.judging import events as e
 # How long after the fault is due it may still be found, late.
 PATIENCE_SECONDS: Final = 3600.0
 
-# Also right for a call that never comes back: that it probably asks for a permission.
+# Also right for a call that never comes back: that it probably asks for permission.
 GUESSED: Final = "probably asks"
 
 

@@ -76,7 +76,7 @@ def archive_events(before: datetime | str | float, *, path: AnyPath = CRITICAL_E
 
 
 def forget_events(days: float = RETENTION_SECONDS / 86_400, *, path: AnyPath = CRITICAL_EVENTS_PATH) -> int:
-    """Drop the events that are older and that nobody archived; how many."""
+    """Drop older events that were not archived; returns how many."""
     before_wall = SystemClock().now().wall - timedelta(days=days).total_seconds()
     return CriticalLog(Path(path)).forget(before_wall)
 

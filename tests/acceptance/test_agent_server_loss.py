@@ -78,5 +78,5 @@ def _assert_paced(seen: list[tuple[str, str, str, str]]) -> None:
     started = [(name, state) for name, _, state, _ in seen if state in ("starting", "running")]
     assert started == [
         each for name, _ in started[::2] for each in ((name, "starting"), (name, "running"))
-    ], "one after the other"
+    ], "one after another"
     assert sorted(name for name, _ in started[::2]) == AUTO

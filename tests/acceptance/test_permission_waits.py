@@ -119,13 +119,13 @@ def test_an_escalated_call_of_codex_probably_asks(daemon: RunningDaemon, tmp_pat
         (wait,) = waiting["expected_waits"]
         assert (wait["kind"], wait["probable"], waiting["health"]) == ("person", True, "healthy")
         why = daemon.run("session", "why", session_id).out
-        assert why.startswith("probably asks for a permission: `until ")
-        assert "probably asks for a permission · exec_command: until" in daemon.run("ls").out
+        assert why.startswith("probably asks for permission: `until ")
+        assert "probably asks for permission · exec_command: until" in daemon.run("ls").out
         assert calls_of(daemon, session_id) == ["waiting"]
         codex.start_tool("sleep 600")
         running = daemon.wait_for_session(lambda record: record["state"] == "prompting", "call that runs")
         assert [each["evidence"] for each in running["expected_waits"]] == [
-            "call open and its process was seen alive"
+            "a call is open, and its process was seen alive"
         ]
         codex.write("response_item", type="function_call_output", call_id="c", output="exit code: 0")
         codex.tell("task_complete", turn_id="t", last_agent_message="Done.")

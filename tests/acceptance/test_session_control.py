@@ -150,7 +150,7 @@ def _lose_the_way_and_find_it(operator: Operator, session_id: str) -> None:
     assert (lost["state"], lost["attachable"], lost["session_alive"]) == ("detached", False, True)
     assert (lost["health"], lost["eligible_for_wake"]) == ("healthy", False)
     assert operator.type("session", "wait", session_id, "--until", "idle", "--timeout", "5s").exit_code == 0
-    assert "no way to give it a prompt" in operator.type("session", "why", session_id).out
+    assert "cannot send it a prompt" in operator.type("session", "why", session_id).out
     away.rename(socket)
     # At once, unless tmux was asked in between and was not there.
     operator.wait_until(session_id, "way that is open again", state="idle", attachable=True)

@@ -159,7 +159,7 @@ def test_one_prompt_claude_takes_no_more_when_adopted(operator: Operator, claude
     found = operator.daemon.wait_for_session(lambda each: each["state"] == "prompting", "session")
     assert operator.act("adopt", found["id"])["managed"]
     sent = operator.act("send", found["id"], "hurry up")
-    assert (sent["outcome"], "takes no more" in sent["words"]) == ("declined", True), sent
+    assert (sent["outcome"], "accepts no more" in sent["words"]) == ("declined", True), sent
     assert operator.act("interrupt", found["id"])["outcome"] == "declined"
     assert operator.type("session", "release", found["id"]).exit_code == 0
     again = operator.type("session", "release", found["id"])

@@ -59,7 +59,7 @@ def test_a_quiet_window_ends_and_claude_code_answers(
     wait_for(lambda: "Good morning" in transcript.read_text() or None, "answer")
     assert time.time() >= morning
     said = transcript.read_text()
-    assert "not a message of a person" in said
+    assert "not a message from a person" in said
     assert refused.json["snapshot_id"] in said
     woken = operator.wait_until(session_id, "end of the wake's turn", state="idle")
     assert woken["pid"] == idle["pid"]

@@ -86,8 +86,8 @@ def notes(daemon: RunningDaemon) -> list[Path]:
     ("point", "sent", "said"),
     [
         ("typing.begun", [], "the text was not typed, nothing was sent"),
-        ("typing.pasted", [], "it was removed, nothing was sent"),
-        ("typing.seen", [], "it was removed, nothing was sent"),
+        ("typing.pasted", [], "it was removed, and nothing was sent"),
+        ("typing.seen", [], "it was removed, and nothing was sent"),
         ("typing.entered", [FIRST], ""),
         ("act.done", [FIRST], ""),
     ],

@@ -126,7 +126,7 @@ async def test_a_prompt_whose_taker_died_in_the_hand_over_is_known_by_what_the_c
     calls = len(codex_home.model.requests)
     later = CodexDriver(root, SystemClock(), codex_home.environ())
     result = await later.deliver_once(managed, prompt, "two", again=True)
-    assert (result.outcome, result.words) == (ActionOutcome.CONFIRMED, "it has had this prompt already")
+    assert (result.outcome, result.words) == (ActionOutcome.CONFIRMED, "it already got this prompt")
     assert len(codex_home.model.requests) == calls
     third = hosted(await later.deliver_once(managed, script({"text": "third"}), "three", again=True))
     await until(lambda: "turn.completed" in said(third), "end of the third turn")

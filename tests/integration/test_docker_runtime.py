@@ -272,7 +272,7 @@ async def test_what_an_agent_left_running_is_ended_before_the_next_one_starts(
 def test_an_agent_is_not_started_beside_a_command_that_cannot_be_ended(
     docker: DockerEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says which one still runs and may yet happen."""
+    """It says which one still runs and may still take effect."""
 
     async def unmoved(process: Process, _steps: SignalSteps, **_proof: object) -> TerminationResult:
         return TerminationResult(process, ProcessState.ALIVE, None, 0.0)
@@ -285,7 +285,7 @@ def test_an_agent_is_not_started_beside_a_command_that_cannot_be_ended(
         assert first.pid is not None
         os.kill(first.pid, signal.SIGKILL)
         await look_until(made, declared, AgentEvent.SESSION_LOST)
-        with pytest.raises(AgentAlreadyRunning, match=r"still runs as process \d+ and may yet happen"):
+        with pytest.raises(AgentAlreadyRunning, match=r"still runs as process \d+ and may still take effect"):
             await made.restart_session(declared, 2, {})
 
     with_runtime(docker, scene)
@@ -423,7 +423,7 @@ async def test_a_stop_while_starting_ends_the_start(docker: DockerEngine) -> Non
         (outcome,) = await asyncio.gather(starting, return_exceptions=True)
         event = event_of(stopped)
     assert isinstance(outcome, NotReady), outcome
-    assert "container went away" in str(outcome)
+    assert "container was removed" in str(outcome)
     assert event is AgentEvent.GONE
     assert docker.docker("ps", "-aq") == ""
 
@@ -444,7 +444,7 @@ async def test_a_container_removed_while_its_session_is_made_went_away(
         await asyncio.to_thread(wait_for, lambda: _has_begun(docker) or None, "program")
         await asyncio.to_thread(docker.docker, "rm", "-f", "agent-bot")
         (outcome,) = await asyncio.gather(starting, return_exceptions=True)
-        assert "its container went away while it started" in str(outcome)
+        assert "its container was removed while it was starting" in str(outcome)
 
 
 async def test_a_container_without_labels_is_adopted_by_its_name(docker: DockerEngine) -> None:

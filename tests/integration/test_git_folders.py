@@ -147,7 +147,7 @@ def test_a_repository_of_another_user_is_said_to_be_one(repository: Repository) 
     repository.commit("one")
     for path in (repository.path, *repository.path.rglob("*")):
         os.chown(path, 12345, 12345)
-    assert repository.look().problem == "git does not look into a folder of another user"
+    assert repository.look().problem == "git does not read a folder of another user"
 
 
 def test_nothing_a_repository_configures_is_run(repository: Repository) -> None:

@@ -498,7 +498,7 @@ def test_every_wrong_parameter_is_named_at_once(owner: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     {
-        b"": "its body is missing; one that says nothing is {}",
+        b"": "its body is missing; an empty one is {}",
         b"[]": "data: Expected `object`, got `array`",
         b'{"by": 3}': "by: Expected `str`, got `int`",
         b'{"why": ""}': "data: Object contains unknown field `why`",

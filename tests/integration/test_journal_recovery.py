@@ -185,7 +185,7 @@ def test_an_undoing_that_fails_or_is_cut_off_is_asked_about_again(root: Path) ->
     assert recovered(root).checkpoint == 2
     assert (root / "undo.log").read_text() == "tried\n"
     assert (root / ".tmp/logs/cut-undo-1.out").read_text() == "no such release\n"
-    assert "its undoing failed and wrote .tmp/logs/cut-undo-1.out" in (root / "CHECKPOINT_2.md").read_text()
+    assert "its undo step failed and wrote .tmp/logs/cut-undo-1.out" in (root / "CHECKPOINT_2.md").read_text()
     decide(2, ChoiceName.ROLLBACK)
     assert recovered(root).checkpoint == 3
     assert (root / ".tmp/logs/cut-undo-2.out").exists()

@@ -304,7 +304,7 @@ def test_a_call_that_waits_for_a_permission_is_shown_as_waiting(
     doors.call(calls)
     page = open_link(doors, context, "?session=claude-guessed")
     expect(page.locator("#session-log li")).to_contain_text("waiting for you")
-    expect(page.locator("#session-sentence")).to_contain_text("probably asks for a permission: git push")
+    expect(page.locator("#session-sentence")).to_contain_text("probably asks for permission: git push")
     page.goto(f"{doors.url}/?session=claude-asked")
     expect(page.locator("#session-log li")).to_contain_text("waiting for you")
     page.goto(f"{doors.url}/?session=claude-unseen")

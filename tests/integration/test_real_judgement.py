@@ -189,7 +189,7 @@ def test_a_tool_that_never_returns_is_wedged(watching: RunningDaemon, claude: Su
     assert str(pipe) in wedged["findings"][0]["untrusted"][0]
     why = session.why()
     assert why["fired"][0]["evidence"] == [
-        "such a call comes back within 5 s",
+        "such a call returns within 5 s",
         "its permission mode is headless: it never asks",
     ]
     assert {rung["rung"]: rung["hold"] for rung in why["ladder"]}["progress"] == "broken"

@@ -38,7 +38,7 @@ async def test_a_redis_that_is_down_is_said_once_and_used_when_it_is_back(
             assert (await watch.check()).unhealthy == 1
         finally:
             await watch.close()
-    assert caplog.text.count("it goes on looking") == 1
+    assert caplog.text.count("it keeps checking") == 1
     assert ".." not in caplog.text
     assert caplog.text.count("answers again") == 1
     assert caplog.text.count("watchdog: checked ") == 5
@@ -100,7 +100,7 @@ def test_a_wrong_password_is_said_and_not_shown(
             assert asyncio.run(run(f"unix://:the-right-one@{server.socket}")) is None
     finally:
         server.end()
-    assert caplog.text.count("it goes on looking") == 2
+    assert caplog.text.count("it keeps checking") == 2
     assert "guessed-secret" not in caplog.text
 
 

@@ -242,7 +242,7 @@ def test_an_agent_that_outlives_its_server_stays_unknown(place: Place) -> None:
     place.clock.advance(10 * SERVER_LOSS_SECONDS)
     found = place.look(stubborn)
     assert event_of(found) is AgentEvent.UNSEEN
-    assert "lives on without a terminal" in found.reason
+    assert "still runs without a terminal" in found.reason
     assert event_of(place.do(lambda agents: agents.stop(stubborn))) is AgentEvent.GONE
     assert mark.process is not None
     assert proc.state_of(mark.process) is ProcessState.DEAD

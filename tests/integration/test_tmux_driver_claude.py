@@ -157,7 +157,7 @@ def test_text_does_not_answer_a_permission_question(desk: Desk) -> None:
         assert desk.deliver(managed, text).outcome is ActionOutcome.DECLINED
     assert desk.interrupt(managed).outcome is ActionOutcome.DECLINED
     wrong = asyncio.run(desk.driver.answer(managed, "0" * 16, PermissionReply.ALLOW))
-    assert (wrong.outcome, wrong.words) == (ActionOutcome.DECLINED, "that question is not open any more")
+    assert (wrong.outcome, wrong.words) == (ActionOutcome.DECLINED, "that question is no longer open")
     assert asyncio.run(desk.driver.questions(managed)) == (question,)
     assert not (desk.home.project / "made").exists()
 
@@ -189,7 +189,7 @@ def test_an_interrupt_ends_the_turn_and_the_next_prompt_is_taken(desk: Desk) -> 
         managed = desk.say(managed, cut_off)
         desk.home.wait_for_status("busy")
         result = desk.interrupt(managed)
-        assert (result.outcome, result.words.endswith("given back and removed")) == (
+        assert (result.outcome, result.words.endswith("returned to the input line and was removed")) == (
             ActionOutcome.CONFIRMED,
             True,
         ), result
@@ -207,7 +207,7 @@ def test_what_a_person_typed_is_not_removed_by_an_interrupt(desk: Desk) -> None:
     terminal.type_line(f"mine {HANGS}")
     desk.home.wait_for_status("busy")
     result = desk.interrupt(managed)
-    assert (result.outcome, "something stands" in result.words) == (ActionOutcome.CONFIRMED, True), result
+    assert (result.outcome, "there is text" in result.words) == (ActionOutcome.CONFIRMED, True), result
     assert "mine @@" in desk.screen()
     declined = desk.deliver(managed, "go on")
     assert (declined.outcome, "draft" in declined.words) == (ActionOutcome.DECLINED, True)

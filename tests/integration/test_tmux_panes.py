@@ -214,9 +214,7 @@ def test_a_tmux_that_answers_otherwise_is_unknown(pretend: Callable[[str], Path]
     """A form we did not ask for is not read as an empty server."""
     pretend("echo hello")
     listing, _ = timed(tmp_path / "socket", PATIENCE_SECONDS)
-    assert listing == Listing(
-        tmp_path / "socket", ProcessState.UNKNOWN, reason="tmux answered in a form we do not know"
-    )
+    assert listing == Listing(tmp_path / "socket", ProcessState.UNKNOWN, reason="tmux sent an unknown answer")
 
 
 def test_a_refusal_is_unknown_and_says_why(server: Server, pretend: Callable[[str], Path]) -> None:

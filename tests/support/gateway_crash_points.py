@@ -1,4 +1,4 @@
-"""A gateway that dies at a point of its own code, in virtual time: nothing of it runs any more, its
+"""A gateway that dies at a point of its own code, in virtual time: none of its processes runs, its
 environment goes on."""
 
 import asyncio

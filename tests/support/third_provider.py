@@ -70,7 +70,7 @@ class ParrotDriver:
             name=order.name,
         )
         if order.prompt is None:
-            return ActionResult(ActionOutcome.CONFIRMED, "nothing of it runs until it gets a prompt", managed)
+            return ActionResult(ActionOutcome.CONFIRMED, "nothing runs until it gets a prompt", managed)
         environ = with_marks(order.environ, session_id, order.epoch, order.intent_id)
         with RunFolder(self._run, session_id).open_prompt_streams(order.prompt) as streams:
             managed = replace(

@@ -12,7 +12,7 @@ TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 FILES_MAX = {
     "A log line to the page": 36,
     "kill -9 to the resumed session": 40,
-    "`wakeful send` to the keys": 28,
+    "`wakeful send` to the keystrokes": 28,
     "A chat message to its answer": 43,
 }
 

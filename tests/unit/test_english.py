@@ -17,6 +17,8 @@ BANNED: Final = re.compile(
     r"\b(whoever|nobody|somebody|anew|all the same|of ours|of yours|(?:is|are) told|is said|to be had|whence)\b",
     re.IGNORECASE,
 )
+# In code and its comments; a literal of one of these words is a value of an interface.
+BANNED_IN_CODE: Final = re.compile(r'\b(?<!")([Ww]hoever|[Nn]obody|[Ss]omebody|[Aa]new|[Ww]hence)\b')
 # Text that no person of this project writes, and the table of words that were replaced.
 NOT_PROSE: Final = frozenset({"docs/reference/recovery-tried.md", "docs/glossary.md"})
 
@@ -95,6 +97,13 @@ def test_what_the_source_prints_is_plain() -> None:
     found = [(path.name, hit) for path in files for text in printed_texts(path) for hit in banned_in(text)]
     assert files
     assert found == []
+
+
+def test_code_comments_and_the_page_are_plain() -> None:
+    """Comments, docstrings and what the web page shows."""
+    files = [each for kind in ("py", "js", "html") for each in sorted(SOURCES.rglob(f"*.{kind}"))]
+    assert {each.suffix for each in files} == {".py", ".js", ".html"}
+    assert [(each.name, hit[0]) for each in files for hit in BANNED_IN_CODE.finditer(each.read_text())] == []
 
 
 @pytest.mark.parametrize("name", list(page_names()))

@@ -33,7 +33,7 @@ from wakeful.core.process import ProcessState
 from wakeful.judging.available_actions import OBSERVING
 from wakeful.storage.base import ActionOutcome
 
-STOPPED_WHILE_STARTING: Final = "it was stopped while it started"
+STOPPED_WHILE_STARTING: Final = "it was stopped while it was starting"
 T = TypeVar("T")
 
 log = logging.getLogger("wakeful.hub")
@@ -177,7 +177,7 @@ class AgentCommands:
                 command = f"it is {agent.state}"
             if isinstance(command, str):
                 return ActionRecord("", ActionKind.RESUME, agent.key, ActionOutcome.DECLINED, command)
-            self._table.apply_event(agent, AgentEvent.START, "brought back by Wakeful")
+            self._table.apply_event(agent, AgentEvent.START, "restarted by Wakeful")
             return await self._run_shielded(agent, self._revive(agent, command))
 
     async def close(self) -> None:
@@ -222,7 +222,7 @@ class AgentCommands:
     def _on_task_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.debug("an order was not carried out: %s", error)
+            log.debug("a command was not carried out: %s", error)
 
     async def _start(self, agent: Agent) -> AgentRecord:
         try:
@@ -333,7 +333,7 @@ class AgentCommands:
         if session is None or not self._sessions.can_resume(session):
             return agent.spec.command
         if (pid := self._sessions.agent_pid(session)) is not None:
-            return f"process {pid} runs its conversation already"
+            return f"process {pid} already runs its conversation"
         conversation = ConversationId(session.partition("-")[2])
         try:
             return self._build_resume_command(agent.spec.command, conversation, agent.spec.workdir)

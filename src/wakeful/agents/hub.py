@@ -206,9 +206,9 @@ class Hub:
 
     def tasks(self) -> Iterator[tuple[Callable[[], Coroutine[None, None, None]], str]]:
         if self._table.agents:
-            yield self.run, "agents are not looked at"
+            yield self.run, "agents are not checked"
         for runtime in self._runtimes.values():
-            yield partial(self._follow, runtime), f"nothing is heard of {runtime.name}"
+            yield partial(self._follow, runtime), f"{runtime.name} reports nothing"
 
     async def run(self) -> None:
         while True:

@@ -39,7 +39,7 @@ KIND: Final = "agent"
 # In these states, a later observation may replace the reason.
 _REASON_UPDATED_STATES: Final = frozenset({AgentState.STALE, AgentState.UNKNOWN})
 
-ENDED_EARLY: Final = "Wakeful ended while it started, and it ended before it was seen ready"
+ENDED_EARLY: Final = "Wakeful ended while it started, and it ended before it was ready"
 _SESSION_DEAD: Final = "session dead"
 
 log = logging.getLogger("wakeful.hub")
@@ -189,7 +189,7 @@ class AgentTable:
             try:
                 stored = decode_json(note.body, AgentSnapshot)
             except msgspec.DecodeError:
-                log.info("what is kept of agent %s is of another version", note.key)
+                log.info("the stored record of agent %s is from another version", note.key)
                 continue
             self._write(agent, replace(stored.record, runtime=agent.spec.runtime))
             agent.stored_record = agent.record

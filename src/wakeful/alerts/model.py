@@ -426,7 +426,7 @@ def issue_tracker_alert(problem: str, host: str, since: float, *, did: str) -> A
 def refused_decision_alert(asker: str, order: str, reason: str, command: str, since: float) -> AlertBody:
     """`command` is the command line of the process that asked."""
     return AlertBody(
-        what=f"Decision refused: {asker} asked for it",
+        what=f"Decision refused: requested by {asker}",
         where=f"`{command}`" if command else "a process that has ended or is not visible",
         since=since,
         did=f"refused {order} ({reason}); this alert comes once a day per requester",

@@ -45,7 +45,7 @@ MUTES_MAX: Final = 1000
 ENDED_SECONDS_MAX: Final = 86_400.0
 LINES_MAX: Final = 5
 # A stored pause that this version cannot read counts as a pause.
-_UNREADABLE: Final = Pause("somebody", 0.0, "written by another version of Wakeful")
+_UNREADABLE: Final = Pause("an unknown person", 0.0, "written by another version of Wakeful")
 
 S = TypeVar("S", bound=Struct)
 PauseQuery = Callable[[], PauseRecord | None]
@@ -241,7 +241,7 @@ def _key(kind: MuteKind, value: str) -> str:
 
 
 def _person_name(by: str) -> str:
-    return safe(by) or "somebody"
+    return safe(by) or "an unknown person"
 
 
 def _decode_note(note: Note, kind: type[S]) -> S | None:

@@ -355,7 +355,7 @@ class AlertOutbox:
             known = _decode(note.body)
         except msgspec.DecodeError:
             # A note that stayed would prevent every alert with this key.
-            log.warning("an alert of another version was dropped: %s", note.key)
+            log.warning("an alert from another version was dropped: %s", note.key)
             await self._store.drop_note(KIND, note.key)
             return
         if self._is_done(known):

@@ -247,7 +247,7 @@ def from_markdown(text: str) -> Checkpoint:
     try:
         return _read(int(title[1]), lines)
     except (ValueError, KeyError) as error:
-        raise BadCheckpoint(reason=f"{plain(str(error), 100)} is not what stands there") from error
+        raise BadCheckpoint(reason=f"{plain(str(error), 100)} is not what the file contains") from error
 
 
 def _head(checkpoint: Checkpoint) -> Iterator[str]:
@@ -286,8 +286,8 @@ def _choice_sections(choices: Iterable[CheckpointChoice]) -> Iterator[str]:
 
 
 _OPENING: Final = {
-    CheckpointKind.JOURNAL: "This program was cut off inside a step. Nothing of it is repeated before a person decides.",
-    CheckpointKind.SESSION: "This agent was cut off inside a call. Nothing of it is repeated before a person decides.",
+    CheckpointKind.JOURNAL: "This program was interrupted during a step. Nothing is repeated before a person decides.",
+    CheckpointKind.SESSION: "This agent was interrupted during a call. Nothing is repeated before a person decides.",
     CheckpointKind.QUEUE: "This attempt at a queued message ended. Nothing of it is repeated before a person decides.",
 }
 _STATE_TEXTS: Final = {

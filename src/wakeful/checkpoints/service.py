@@ -116,7 +116,7 @@ _decode: Final = json_decoder(Checkpoint)
 _decode_decision: Final = json_decoder(_StoredDecision)
 # For a kind without an executor in this process: another program carries the decision out.
 _RECORDED_ONLY: Final = DecisionOutcome(
-    ActionOutcome.CONFIRMED, "the decision is kept: `wakeful recover` goes on from it"
+    ActionOutcome.CONFIRMED, "the decision is stored: `wakeful recover` continues from it"
 )
 
 
@@ -191,7 +191,7 @@ class Checkpoints:
         current = await self._load(number)
         if not current.stored.is_open:
             return DecisionResult(
-                checkpoint, ActionOutcome.CONFIRMED, "that was done then, nothing now", changed=False
+                checkpoint, ActionOutcome.CONFIRMED, "that was done then; nothing was done now", changed=False
             )
         result = await asyncio.shield(self._start_execution(checkpoint, choice))
         return DecisionResult(checkpoint, result.outcome, result.words, changed=True)
@@ -303,7 +303,7 @@ def not_offered_error(checkpoint: Checkpoint, choice: ChoiceName) -> WakefulErro
         return _already_decided(checkpoint)
     offered = ", ".join(each.name for each in checkpoint.choices)
     rollback = choice is ChoiceName.ROLLBACK
-    reason = "no way to undo this is known" if rollback else "no step or call was cut off"
+    reason = "no way to undo this is known" if rollback else "no step or call was interrupted"
     return NotOffered(number=checkpoint.number, choice=choice, reason=reason, offered=offered)
 
 

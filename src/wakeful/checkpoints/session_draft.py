@@ -58,14 +58,14 @@ def queue_draft(
 
 
 def _queue_continue(calls: Sequence[InterruptedCall]) -> CheckpointChoice:
-    briefing = " The next attempt learns which calls were cut off and that each may have happened; it may do them again."
+    briefing = " The next attempt gets a note about the interrupted calls, each of which may have happened; it may repeat them."
     return CheckpointChoice(ChoiceName.CONTINUE, f"its message is enqueued again.{briefing if calls else ''}")
 
 
 def _queue_done() -> CheckpointChoice:
     return CheckpointChoice(
         ChoiceName.DONE,
-        "you looked, and each of these calls has happened. Its message is enqueued again, and the next attempt is"
+        "you checked, and each of these calls has happened. Its message is enqueued again, and the next attempt is"
         " instructed not to repeat them.",
     )
 
@@ -73,7 +73,7 @@ def _queue_done() -> CheckpointChoice:
 def _queue_abort() -> CheckpointChoice:
     return CheckpointChoice(
         ChoiceName.ABORT,
-        "its job is marked as failed and its chat reads that it could not recover. Nothing is repeated and nothing is"
+        "its job is marked as failed and the chat gets a message that it could not recover. Nothing is repeated and nothing is"
         " undone.",
     )
 
@@ -85,7 +85,7 @@ def _describe_call(call: InterruptedCall) -> str:
 
 
 def _not_begun(calls: Sequence[InterruptedCall]) -> Iterator[str]:
-    yield "whatever its turn would have done after that: no other call was begun"
+    yield "the rest of its turn: no other call was started"
     local = sum(each.verdict.effect is Effect.LOCAL for each in calls)
     if local:
         yield f"nothing elsewhere by the {local} local call{'' if local == 1 else 's'} above"
@@ -94,7 +94,7 @@ def _not_begun(calls: Sequence[InterruptedCall]) -> Iterator[str]:
 def _continue(orphans: Sequence[Orphan]) -> CheckpointChoice:
     return CheckpointChoice(
         ChoiceName.CONTINUE,
-        "the conversation goes on. Its agent learns which calls were cut off and that each may have happened; it may"
+        "the conversation continues. Its agent gets a note about the interrupted calls, each of which may have happened; it may"
         f" do them again.{_orphans_text(orphans, ' first')}",
     )
 
@@ -102,7 +102,7 @@ def _continue(orphans: Sequence[Orphan]) -> CheckpointChoice:
 def _done(orphans: Sequence[Orphan]) -> CheckpointChoice:
     return CheckpointChoice(
         ChoiceName.DONE,
-        "you looked, and each of these calls has happened. The conversation goes on, and its agent is instructed"
+        "you checked, and each of these calls has happened. The conversation continues, and its agent is instructed"
         f" not to repeat them.{_orphans_text(orphans, ' first')}",
     )
 
@@ -110,8 +110,8 @@ def _done(orphans: Sequence[Orphan]) -> CheckpointChoice:
 def _abort(orphans: Sequence[Orphan]) -> CheckpointChoice:
     return CheckpointChoice(
         ChoiceName.ABORT,
-        "it stays stopped and this work is given up. Nothing is repeated and nothing is undone: Wakeful knows no way"
-        f" back for these calls.{_orphans_text(orphans)}",
+        "it stays stopped and this task is given up. Nothing is repeated and nothing is undone: Wakeful has no way"
+        f" to undo these calls.{_orphans_text(orphans)}",
     )
 
 

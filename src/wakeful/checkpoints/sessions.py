@@ -23,9 +23,9 @@ from wakeful.sessions.session import TrackedSession
 from wakeful.storage.base import ActionOutcome
 
 NOTHING_TO_DO: Final = DecisionOutcome(
-    ActionOutcome.CONFIRMED, "it had gone on or was forgotten meanwhile: nothing was left to do"
+    ActionOutcome.CONFIRMED, "it has continued or was forgotten meanwhile: nothing was left to do"
 )
-ALREADY_CONTINUED: Final = DecisionOutcome(ActionOutcome.CONFIRMED, "it was let go on")
+ALREADY_CONTINUED: Final = DecisionOutcome(ActionOutcome.CONFIRMED, "it was allowed to continue")
 
 StopTools = Callable[[SessionId], Awaitable[Sequence[Process]]]
 """Ends the tools that outlived a session's agent; returns those that still run."""
@@ -89,7 +89,7 @@ class SessionDecisionExecutor:
         not_stored = case is not None and case.checkpoint is None and case.work == checkpoint.trace_id
         if case is None or not (not_stored or case.checkpoint == checkpoint.number):
             return NOTHING_TO_DO
-        by = checkpoint.decided_by or "somebody"
+        by = checkpoint.decided_by or "a person"
         if choice not in {ChoiceName.CONTINUE, ChoiceName.DONE}:
             return await self._abort(session_id, by)
         if not case.held and not not_stored:
@@ -123,10 +123,9 @@ class SessionDecisionExecutor:
             pids = ", ".join(str(each.pid) for each in running)
             if running:
                 return DecisionOutcome(
-                    ActionOutcome.INEFFECTIVE, f"aborted, but these still run and may yet happen: {pids}"
+                    ActionOutcome.INEFFECTIVE,
+                    f"aborted, but these still run and may still take effect: {pids}",
                 )
-            text = (
-                f"aborted: nothing that it left runs any more; agent {hosted.facts['agent']} stays as it is"
-            )
+            text = f"aborted: none of its tools still runs; agent {hosted.facts['agent']} stays as it is"
             return DecisionOutcome(ActionOutcome.CONFIRMED, text)
         return NOTHING_TO_DO

@@ -151,7 +151,7 @@ class TurnStream:
         try:
             return await self._fetch_daemon_pid(session_id)
         except (WorldError, DaemonRefused) as problem:
-            log.info("whether %s runs is not known: %s", session_id, problem)
+            log.info("unknown whether %s is running: %s", session_id, problem)
             return None
 
     async def _wait_for_successor(

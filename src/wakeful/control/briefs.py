@@ -78,7 +78,7 @@ def prompt_problem(prompt: str, bytes_max: int) -> str | None:
     refused = next(
         (char for char in prompt if unicodedata.category(char) in ("Cc", "Cs") and char not in "\n\t"), None
     )
-    return None if refused is None else f"it holds the control character U+{ord(refused):04X}"
+    return None if refused is None else f"it contains the control character U+{ord(refused):04X}"
 
 
 class ContainerAttach(Struct, frozen=True):

@@ -71,7 +71,7 @@ class CannotResume(OperatorError, code="cannot-resume", http_status=409):
 
 
 class CannotAdopt(CannotResume):
-    """{shown} cannot be handed over: {reason}."""
+    """{shown} cannot be adopted: {reason}."""
 
 
 def remote_interrupted_calls(
@@ -143,7 +143,7 @@ def pane_address_of(pane: Pane) -> PaneAddress:
 
 
 FENCED: Final = "another process has claimed this conversation since"
-NOT_MANAGED_ANY_MORE: Final = "it is not managed any more: its start failed, or it was released"
+NOT_MANAGED_ANY_MORE: Final = "it is no longer managed: its start failed, or it was released"
 # The program that continues a conversation which Wakeful did not start, by provider.
 CLIENT_PROGRAMS: Final = {"claude": "claude", "codex": "codex"}
 
@@ -365,7 +365,9 @@ class SessionController:
             if not states:
                 return ActionResult(ActionOutcome.INEFFECTIVE, "it has no process")
             if any(each is not ProcessState.DEAD for each in states):
-                return ActionResult(ActionOutcome.UNVERIFIED, "its process was killed and not seen dead")
+                return ActionResult(
+                    ActionOutcome.UNVERIFIED, "its process was killed, but its end was not confirmed"
+                )
             return ActionResult(ActionOutcome.CONFIRMED, "its process was killed")
 
         return await self._run_action(
@@ -391,9 +393,7 @@ class SessionController:
         """
         session, managed = self._find_managed(text)
         if managed.driver == "tmux" and session.subject.provider not in CLIENT_PROGRAMS:
-            raise CannotResume(
-                shown=session.subject.id, reason="its program keeps no conversation to return to"
-            )
+            raise CannotResume(shown=session.subject.id, reason="its program has no conversation to resume")
         self._refuse_while_alive(session)
         if not approved:
             refuse_unchecked_calls(session, self._classifier)
@@ -446,7 +446,7 @@ class SessionController:
             current = self._managed_sessions.get(managed.session_id)
             if (started := self.session_started_by(key)) is not None:
                 await self._managed_sessions.save(replace(current, heir=started))
-                words = "it was begun before Wakeful ended"
+                words = "it started before Wakeful ended"
                 return ActionRecord(key, ActionKind.START, started, ActionOutcome.CONFIRMED, words)
             # An action before this one may have resumed it.
             if (reason := self._owner_alive_reason(session) or self._stopped_reason(session)) is not None:

@@ -338,7 +338,7 @@ class _Reconciler:
     ) -> ActionResult:
         carriers = self._processes.processes_with_variable(INTENT_VARIABLE, intent.id)
         if not carriers:
-            words = "no process of this start lives; it may have come and gone unseen"
+            words = "no process of this start is alive; it may have run and ended unseen"
             return ActionResult(ActionOutcome.UNVERIFIED, words)
         oldest = min(carriers, key=lambda process: process.started)
         managed = next((each for each in self._managed_sessions.all() if each.process in carriers), None)
@@ -346,7 +346,7 @@ class _Reconciler:
         if managed is None and purpose.planned is not None and purpose.planned.conversation_id:
             managed = replace(purpose.planned, process=oldest)
         if managed is None:
-            words = f"process {oldest.pid} lives, but nothing says which session it is: `wakeful ls`, then adopt it"
+            words = f"process {oldest.pid} is alive, but it is unknown which session it is: `wakeful ls`, then adopt it"
             return ActionResult(ActionOutcome.UNVERIFIED, words)
         words = f"process {oldest.pid} of this start was found running"
         if not purpose.prompt_chars:
@@ -365,7 +365,7 @@ class _Reconciler:
             running.append(process)
         if running:
             return ActionResult(ActionOutcome.INEFFECTIVE, f"process {running[0].pid} still runs")
-        return ActionResult(ActionOutcome.CONFIRMED, "nothing of it runs any more")
+        return ActionResult(ActionOutcome.CONFIRMED, "none of its processes runs")
 
 
 def _stop_note(intent: Intent, result: ActionResult) -> str:

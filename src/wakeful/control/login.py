@@ -142,7 +142,7 @@ def _alert(before: AuthMode, after: AuthMode) -> AuthAlert | None:
         return AuthAlert(AuthLevel.INFO, f"The login of {name} works again; messages are answered again.")
     why = "a turn was refused" if after.state is AuthState.REFUSED else "its own status says so"
     how = LOGIN_COMMANDS.get(name, f"log {name} in")
-    text = f"The login of {name} is gone ({why}); nothing is started for anybody. On the host: {how}"
+    text = f"The login of {name} is gone ({why}); no process is started. On the host: {how}"
     return AuthAlert(AuthLevel.CRITICAL, text)
 
 

@@ -326,4 +326,4 @@ class Starter:
 def running_process_reason(processes: HostProcesses, session_id: SessionId) -> str | None:
     """Why a session must not be started: a process has Wakeful's variable for it, before its client registers."""
     carriers = processes.processes_with_variable(SESSION_VARIABLE, session_id)
-    return f"process {carriers[0].pid} was started for it and lives" if carriers else None
+    return f"process {carriers[0].pid} was started for it and is alive" if carriers else None

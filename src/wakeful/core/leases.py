@@ -54,7 +54,7 @@ class WorkNotFound(OperatorError):
 
 
 class LeaseLost(WorldError):
-    """The lease on {shown} with epoch {epoch} is over: it was released, has expired, or has another owner. Nothing was changed."""
+    """The lease on {shown} with epoch {epoch} has ended: it was released, has expired, or has another owner. Nothing was changed."""
 
     code = "lease-lost"
     exit_code = 1

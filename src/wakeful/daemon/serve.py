@@ -195,7 +195,7 @@ async def _stored_transition_keys(store: Store) -> dict[SessionId, TransitionKey
         try:
             keys[row.id] = transition_key_of(decode_json(row.record, SessionRecord))
         except msgspec.DecodeError:
-            log.info("the stored record of %s is of another version", row.id)
+            log.info("the stored record of %s is from another version", row.id)
     return keys
 
 

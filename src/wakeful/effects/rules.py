@@ -66,15 +66,15 @@ class RuleMeaning(Struct, frozen=True):
 _LOCAL, _UNKNOWN, _REMOTE = Effect.LOCAL, Effect.UNKNOWN, Effect.REMOTE
 # From harmless to worst: of several parts the worst decides.
 MEANINGS: Final[Mapping[EffectRule, RuleMeaning]] = {
-    EffectRule.READS: RuleMeaning(_LOCAL, "looks at files, processes or its own books; changes nothing", reads_only=True),
+    EffectRule.READS: RuleMeaning(_LOCAL, "reads files, processes or its own data; changes nothing", reads_only=True),
     EffectRule.NETWORK_READ: RuleMeaning(
         _LOCAL, "asks a server for something and changes nothing there: GET, view, list, fetch", reads_only=True
     ),
     EffectRule.MCP_READ: RuleMeaning(_LOCAL, "an MCP tool whose name begins with a reading verb", reads_only=True),
-    EffectRule.POLLS: RuleMeaning(_LOCAL, "asks after a command begun earlier, whose own call has its own class", reads_only=True),
+    EffectRule.POLLS: RuleMeaning(_LOCAL, "checks a command that was started earlier and has its own class", reads_only=True),
     EffectRule.ASKS_PERSON: RuleMeaning(_LOCAL, "waits for a person's answer", reads_only=True),
     EffectRule.LOCAL_WRITE: RuleMeaning(_LOCAL, "changes files, processes or the repository of this machine"),
-    EffectRule.INSTALL: RuleMeaning(_LOCAL, "fetches packages into this machine; their install scripts are not looked into"),
+    EffectRule.INSTALL: RuleMeaning(_LOCAL, "fetches packages into this machine; their install scripts are not checked"),
     EffectRule.TEST_OR_BUILD: RuleMeaning(
         _LOCAL, "builds, tests, lints or formats with a well-known tool; the project's own tests are taken as local"
     ),
@@ -85,17 +85,17 @@ MEANINGS: Final[Mapping[EffectRule, RuleMeaning]] = {
         _LOCAL, "code that was seen whole and names no network, no other program and no way to compute such a name"
     ),
     EffectRule.TAUGHT: RuleMeaning(_LOCAL, "a person said that it is local in this project: `wakeful checkpoint teach`"),
-    EffectRule.PROJECT_PROGRAM: RuleMeaning(_UNKNOWN, "a script or program of the project, which is not seen through"),
+    EffectRule.PROJECT_PROGRAM: RuleMeaning(_UNKNOWN, "a script or program of the project, whose content is not checked"),
     EffectRule.UNKNOWN_PROGRAM: RuleMeaning(_UNKNOWN, "a program, or a subcommand of one, that no rule knows"),
     EffectRule.UNNAMED_TASK: RuleMeaning(_UNKNOWN, "a task of the project whose name does not say that it only tests or builds"),
     EffectRule.UNSEEN_CODE: RuleMeaning(_UNKNOWN, "code that names the network or other programs, or could compute such a name"),
     EffectRule.HIDDEN_COMMAND: RuleMeaning(_UNKNOWN, "what runs is decided while it runs: a variable, eval, a pipe into a shell"),
     EffectRule.TYPED_INPUT: RuleMeaning(_UNKNOWN, "text typed into a program that runs already"),
-    EffectRule.POLLS_UNSEEN: RuleMeaning(_UNKNOWN, "waits for a command whose beginning is not known any more"),
-    EffectRule.SUBAGENT: RuleMeaning(_UNKNOWN, "another agent, whose own calls are not looked at here"),
+    EffectRule.POLLS_UNSEEN: RuleMeaning(_UNKNOWN, "waits for a command whose start is no longer known"),
+    EffectRule.SUBAGENT: RuleMeaning(_UNKNOWN, "another agent, whose own calls are not checked here"),
     EffectRule.MCP_TOOL: RuleMeaning(_UNKNOWN, "an MCP tool that may write"),
     EffectRule.UNKNOWN_TOOL: RuleMeaning(_UNKNOWN, "a tool that no rule knows"),
-    EffectRule.UNREADABLE: RuleMeaning(_UNKNOWN, "an input that was cut, or that is not what the tool takes"),
+    EffectRule.UNREADABLE: RuleMeaning(_UNKNOWN, "an input that was cut, or that does not fit the tool"),
     EffectRule.MESSAGE: RuleMeaning(_REMOTE, "sends mail or a message to people"),
     EffectRule.OTHER_HOST: RuleMeaning(_REMOTE, "acts on another host: ssh, copying to it, a raw connection"),
     EffectRule.HTTP_WRITE: RuleMeaning(_REMOTE, "an HTTP request with a body or a method that changes things"),

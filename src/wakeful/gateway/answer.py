@@ -275,7 +275,7 @@ class ChatAnswer:
         if isinstance(problem, ChatUnreachable):
             return False
         if isinstance(problem, ChatRefused):
-            log.info("%s: the growing answer is not shown: %s", self._place.key, problem)
+            log.info("%s: the partial answer is not shown: %s", self._place.key, problem)
             return True
         self._is_late_possible = True
         return False

@@ -118,7 +118,7 @@ class TagRunner:
 
     def _file(self, tag: FileToSend) -> Callable[[], Awaitable[object]]:
         if self._rights.send_from is None:
-            raise MethodRefused(reason="no folder is open to this chat")
+            raise MethodRefused(reason="this chat may not send files")
         send = self._answers.chat.send_file
         return partial(
             send, self._place, Path(tag.path), display_text(tag.caption), within=self._rights.send_from

@@ -233,7 +233,7 @@ class ChatQuestions:
         try:
             await self._answers.answer_for(question.place, save_part, question.parts).finish(words, buttons)
         except ChatRefused as refused:
-            log.warning("a question of %s is not shown: %s", question.session_id, refused)
+            log.warning("a question from %s is not shown: %s", question.session_id, refused)
 
     def _on_shown(self, name: str, done: asyncio.Task[None]) -> None:
         if self._show_tasks.get(name) is done:
@@ -245,7 +245,7 @@ class ChatQuestions:
         try:
             result = await self._answer(question, reply, CHOICE_TEXTS[choice])
         except DaemonAway as problem:
-            log.warning("a question of %s could not be answered: %s", question.session_id, problem)
+            log.warning("a question from %s could not be answered: %s", question.session_id, problem)
             result = _ReplyResult.NOT_DELIVERED
         if result is _ReplyResult.DELIVERED and choice is PermissionChoice.ALLOW_SESSION:
             # Only now: an answer that did not arrive allows nothing.
@@ -278,7 +278,7 @@ class ChatQuestions:
         try:
             result = await self._reply(session_id, question_id, PermissionReply.ALLOW)
         except DaemonAway as problem:
-            log.warning("a question of %s is asked again: %s", session_id, problem)
+            log.warning("a question from %s is asked again: %s", session_id, problem)
             return False
         return result is not _ReplyResult.NOT_DELIVERED
 
@@ -287,9 +287,9 @@ class ChatQuestions:
         try:
             answered = await self._sessions.answer(SessionId(session_id), question_id, reply)
         except DaemonRefused as problem:
-            log.warning("a question of %s could not be answered: %s", session_id, problem)
+            log.warning("a question from %s could not be answered: %s", session_id, problem)
             return _ReplyResult.NOT_ASKED
-        log.info("a question of %s was answered: %s (%s)", session_id, reply, answered.words)
+        log.info("a question from %s was answered: %s (%s)", session_id, reply, answered.words)
         return _REPLY_RESULTS.get(answered.outcome, _ReplyResult.DELIVERED)
 
     async def _close(self, question: ChatQuestion, words: str) -> None:
@@ -328,7 +328,7 @@ class ChatQuestions:
             # Until the denial arrives the agent waits, and the buttons work.
             result = await self._answer(question, PermissionReply.DENY, EXPIRED)
         except DaemonAway as problem:
-            log.info("a question of %s will be denied later: %s", question.session_id, problem)
+            log.info("a question from %s will be denied later: %s", question.session_id, problem)
             return False
         return result is not _ReplyResult.NOT_DELIVERED
 

@@ -313,7 +313,7 @@ class TelegramChat:
         answer = await self._call(method, _place_parameters(place) | parameters, seconds_max)
         number = answer.get("message_id") if isinstance(answer, dict) else None
         if not isinstance(number, int):
-            raise ChatFailed(reason="an answer we do not understand: a message without a number")
+            raise ChatFailed(reason="an unknown answer: a message without a number")
         return number
 
     async def _document(self, place: Place, name: str, content: bytes, caption: str = "") -> int:

@@ -220,7 +220,7 @@ class TurnQueue:
         try:
             return await self._runner.replacement_of(key, session_id)
         except WakefulError as problem:
-            log.info("whether %s was replaced is not known: %s", session_id, problem)
+            log.info("unknown whether %s was replaced: %s", session_id, problem)
             return None
 
     def progressing_keys(self, seconds: float) -> frozenset[ConversationKey]:

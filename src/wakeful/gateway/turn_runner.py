@@ -149,7 +149,7 @@ class TurnRunner:
         if reply.outcome is not ActionOutcome.CONFIRMED:
             log.info("the process of %s was not ended: %s", session_id, reply.words)
             return False
-        log.warning("the process of %s was ended during its turn; healing resumes it", session_id)
+        log.warning("the process of %s ended during its turn; healing resumes it", session_id)
         return True
 
     async def replacement_of(self, key: ConversationKey, session_id: str) -> SessionId | None:

@@ -35,7 +35,7 @@ REMOTE_CALLS_NAMED_MAX: Final = 12
 
 # Notes of resumes, each until its case is closed.
 REVIVAL_KIND: Final = "revival"
-CALLS_HAPPENED: Final = "A person looked: every call named above has happened. Do not repeat any of them."
+CALLS_HAPPENED: Final = "A person checked: every call named above has happened. Do not repeat any of them."
 
 
 class RevivalStage(StrEnum):

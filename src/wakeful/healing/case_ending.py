@@ -19,7 +19,7 @@ from wakeful.judging.turn_state import TurnPhase
 
 GONE: Final = "its process is gone"
 UNSEEN: Final = "it is unknown whether it still runs"
-STALE: Final = "it showed no activity any more"
+STALE: Final = "it stopped showing activity"
 OPENED_AGAIN: Final = "it was opened again, and nothing has run in it since"
 INTERRUPTED: Final = "its turn was interrupted"
 END_UNSEEN: Final = "its client is idle, and its log does not say how the turn ended"

@@ -30,7 +30,7 @@ from wakeful.storage.note_decoding import decode_note_values
 KIND: Final = "trouble"
 # The summary of a session without a finding, by whether it was idle when it ended.
 LOST_TEXTS: Final = {
-    True: "idle, and gone with what hosted it",
+    True: "idle, and its host is gone",
     False: "ended again before its work was done",
 }
 _decode: Final = json_decoder(HealingCase)

@@ -88,7 +88,7 @@ class DiskWatch:
         try:
             ended = await self._incidents.end(self._origin)
         except WorldError as error:
-            log.warning("there is free space again, but that could not be written: %s", error)
+            log.warning("there is free space again, but recording that failed: %s", error)
             return
         self._open_incident = None
         if ended is not None and not ended.is_open:

@@ -54,8 +54,8 @@ RECHECK_SECONDS: Final = 3600.0
 # Containers show their sessions this long after a start at the latest; a session that is missing then is gone.
 MISSING_SECONDS: Final = 60.0
 SESSION_GONE: Final = "its session is gone, and so is its log"
-RESUMES_SOON: Final = "it is about to bring back what it manages, one after the other"
-PROBE_FIRST: Final = "one goes ahead, and the others follow once it is answered"
+RESUMES_SOON: Final = "it is about to resume its managed sessions, one after another"
+PROBE_FIRST: Final = "one session is resumed first; the others follow once it gets an answer"
 CONTINUED_BY: Final = "the session itself"
 STOPPED_TEXT: Final = "{why}: `wakeful resume {id}` continues it"
 
@@ -126,7 +126,7 @@ class Healer:
         try:
             await self._finish_stored_revival(revival)
         except WakefulError as error:
-            log.warning("the revival of %s could not be settled: %s", revival.session_id, error)
+            log.warning("the outcome of resuming %s is not known: %s", revival.session_id, error)
         finally:
             self._scheduler.schedule(revival.session_id)
 
@@ -143,7 +143,7 @@ class Healer:
             await self._on_replaced(revived, revived.heir)
 
     async def revive(
-        self, text: str, *, approved: bool, by: str = "somebody", happened: bool = False
+        self, text: str, *, approved: bool, by: str = "a person", happened: bool = False
     ) -> ActionRecord:
         """Resume a session for a person, which answers its checkpoint. Earlier budgets do not apply.
 

@@ -25,7 +25,7 @@ from wakeful.judging.session_record import safe
 from wakeful.sessions.registry import SessionRegistry
 from wakeful.sessions.session import TrackedSession
 
-NEEDS_APPROVAL: Final = "a call that may have had effects elsewhere was cut off: `wakeful resume {id} --yes`"
+NEEDS_APPROVAL: Final = "a call that may have had effects elsewhere was interrupted: `wakeful resume {id} --yes`"
 
 
 class NotLost(OperatorError, code="not-lost", http_status=409, exit_code=1):
@@ -72,7 +72,7 @@ class Restorer:
         lost = next(self._find_lost(session), None)
         if lost is None or lost.skipped is not None:
             raise NotLost(
-                shown=session_id, reason=lost.skipped if lost else "its host and its tmux server live"
+                shown=session_id, reason=lost.skipped if lost else "its host and its tmux server are alive"
             )
         await self._limiter.acquire()
         self._situations.restoring_sessions.add(session_id)

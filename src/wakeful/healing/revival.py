@@ -179,7 +179,7 @@ class Reviver:
             return await self.carry_out(session, case, revival)
         outcome, words = (
             ActionOutcome.CONFIRMED,
-            "Wakeful ended in the middle of it; the session was heard since",
+            "Wakeful ended in the middle of it; the session has been active since",
         )
         if has_new_process and managed is not None and not self._controller.is_per_turn(managed):
             outcome, words = await self._brief_unless_begun(session, case, revival) or (outcome, words)

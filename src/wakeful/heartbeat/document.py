@@ -63,7 +63,7 @@ def read_front_matter(text: str) -> YamlMapping:
     """The mapping of a front matter. Raises BadDocument with the line of the file."""
     for number, line in enumerate(text.split("\n"), FIRST_LINE):
         if "\t" in line:
-            raise BadDocument(number, "a tab: YAML is indented by spaces, and nothing here needs one")
+            raise BadDocument(number, "a tab: YAML is indented by spaces, and it is not needed here")
         if any(each in line for each in _SEPARATORS):
             raise BadDocument(number, "a line or paragraph separator (U+2028, U+2029): no line ends there")
     try:
@@ -71,7 +71,7 @@ def read_front_matter(text: str) -> YamlMapping:
     except yaml.reader.ReaderError as problem:
         number = FIRST_LINE + text.count("\n", 0, problem.position)
         raise BadDocument(
-            number, f"not YAML: U+{ord(text[problem.position]):04X} is no character"
+            number, f"not YAML: U+{ord(text[problem.position]):04X} is not a character"
         ) from problem
     try:
         return _YamlReader(loader).document()
@@ -195,7 +195,7 @@ def _fields(value: YamlValue, prefix: str, known: Mapping[str, Callable[[YamlVal
 def _unknown(name: str, prefix: str, known: Mapping[str, object]) -> str:
     shown = plain(f"{prefix}{name}", 60)
     if _OPERATIONAL.fullmatch(name.lower()) is not None:
-        return f"{shown}: this file says when an agent would like to be woken, and nothing else"
+        return f"{shown}: this file may only say when to wake an agent"
     close = get_close_matches(name, known, n=1)
     meant = f"Did you mean {prefix}{close[0]}?" if close else f"Known: {', '.join(known)}."
     return f"{shown}: unknown. {meant}"
@@ -253,7 +253,7 @@ def _windows(value: YamlValue, name: str, find_zone: FindZone) -> tuple[Window, 
             if other.timezone == window.timezone and overlap(other, window):
                 raise BadDocument(
                     each.line,
-                    f"{name}: {_window_text(window)} overlaps {_window_text(other)}; make one window of both",
+                    f"{name}: {_window_text(window)} overlaps {_window_text(other)}; merge them into one window",
                 )
         windows.append(window)
     return tuple(windows)
@@ -270,7 +270,8 @@ def _window(value: YamlValue, prefix: str, find_zone: FindZone) -> Window:
         raise BadDocument(value.line, f"{prefix.rstrip('.')}: {missing[0]} is missing")
     if fields["start"] == fields["end"]:
         raise BadDocument(
-            value.line, f"{prefix.rstrip('.')}: start and end are the same: it holds never, or always"
+            value.line,
+            f"{prefix.rstrip('.')}: start and end are the same: the window would be empty or endless",
         )
     return Window(**fields)
 
@@ -280,11 +281,11 @@ def _zone(value: YamlValue, find_zone: FindZone) -> str:
     if _FIXED.match(name):
         raise BadDocument(
             value.line,
-            f"timezone: {plain(name, 40)} is a fixed offset, which knows no summer time; name a place",
+            f"timezone: {plain(name, 40)} is a fixed offset without summer time; use a place",
         )
     if find_zone(name) is None:
         raise BadDocument(
-            value.line, f"timezone: {plain(name, 40)} is no name of the IANA list, like Europe/Berlin"
+            value.line, f"timezone: {plain(name, 40)} is not in the IANA list; use a name like Europe/Berlin"
         )
     return name
 
@@ -311,7 +312,7 @@ def _include(value: YamlValue) -> tuple[Include, ...]:
         if text not in set(Include):
             raise BadDocument(each.line, f"include: {plain(text, 40)} is none of {allowed}")
         if text in found:
-            raise BadDocument(each.line, f"include: {text} stands here twice")
+            raise BadDocument(each.line, f"include: {text} is listed twice")
         found.append(Include(text))
     return tuple(found)
 
@@ -369,7 +370,7 @@ def _decode_text(content: bytes) -> str:
     text = text.replace("\r\n", "\n")
     for number, line in enumerate(text.split("\n"), 1):
         if not line.replace("\t", " ").isprintable() and (odd := _control(line)) is not None:
-            raise BadDocument(number, f"a control character (U+{ord(odd):04X}): this is no text")
+            raise BadDocument(number, f"a control character (U+{ord(odd):04X}): this is not text")
     return text
 
 
@@ -386,7 +387,7 @@ def _split_front_matter(text: str) -> tuple[str | None, str, int]:
         return None, text, 1
     end = next((at for at in range(1, len(lines)) if lines[at].rstrip() == _FENCE), None)
     if end is None:
-        raise BadDocument(1, "front matter begins here and never ends: a line with --- is missing")
+        raise BadDocument(1, "front matter begins here and has no end: a line with --- is missing")
     front = "\n".join(lines[1:end])
     if len(front.encode()) > FRONT_MATTER_BYTES_MAX:
         raise BadDocument(FIRST_LINE, f"front matter of more than {FRONT_MATTER_BYTES_MAX} bytes")
@@ -399,7 +400,7 @@ def _refuse_late_fence(lines: list[str]) -> None:
         text = line.strip("\ufeff \t")
         if text and not text.strip("-") and len(text) >= len(_FENCE):
             raise BadDocument(
-                number, "front matter begins with --- alone in the first line, guidance with words"
+                number, "the first line is neither --- alone (front matter) nor text (guidance)"
             )
         if text:
             return

@@ -192,7 +192,7 @@ def _read(path: str, descriptor: int, limit: int) -> bytes:
     if not stat.S_ISREG(found.st_mode):
         raise _invalid(path, "not a regular file")
     if found.st_size > limit:
-        raise _invalid(path, f"{found.st_size} bytes, and {limit} are the most that is read")
+        raise _invalid(path, f"{found.st_size} bytes; at most {limit} are read")
     content = b""
     # A file that grows meanwhile is cut, and read again at the next check.
     while len(content) < limit and (piece := os.read(descriptor, limit - len(content))):

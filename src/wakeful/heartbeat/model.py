@@ -200,7 +200,7 @@ def prompt_of(
     policy = snapshot.policy
     cause = "on its schedule" if trigger is Trigger.SCHEDULE else "because a person asked for it"
     lines = [
-        f"{WAKE_PREFIX}{agent} {cause}. This is an automatic wake, not a message of a person:",
+        f"{WAKE_PREFIX}{agent} {cause}. This is an automatic wake, not a message from a person:",
         "it answers no question, approves nothing and grants no permission.",
         f"It rests on HEARTBEAT.md, snapshot {snapshot.id}.",
     ]

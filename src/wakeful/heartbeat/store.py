@@ -225,7 +225,7 @@ class AuditLog:
             try:
                 found.append(decode_json(note.body, Audit))
             except msgspec.DecodeError:
-                log.info("a decision about a wake is of another version: %s", note.key)
+                log.info("a decision about a wake is from another version: %s", note.key)
         return found
 
     async def _save(self, audit: Audit) -> None:
@@ -282,7 +282,7 @@ class PolicyStore:
             try:
                 self._valid_snapshots[note.key] = decode_json(note.body, HeartbeatSnapshot)
             except msgspec.DecodeError:
-                log.info("the snapshot of agent %s is of another version", note.key)
+                log.info("the snapshot of agent %s is from another version", note.key)
 
     def reading(self, agent: str, workdir: str | None) -> PolicyReading:
         """The state of the agent's file now."""

@@ -74,7 +74,7 @@ def read_settings_to_show(path: Path) -> bytes:
             raise NotOursToWrite(path=path, reason="it is no regular file")
         content = file.read(SETTINGS_BYTES_MAX + 1)
     if len(content) > SETTINGS_BYTES_MAX:
-        raise NotOursToWrite(path=path, reason="it is larger than any settings")
+        raise NotOursToWrite(path=path, reason="it is too large for a settings file")
     return content
 
 
@@ -82,7 +82,7 @@ def _require_folder(path: Path) -> None:
     if not path.parent.is_dir():
         raise NotOursToWrite(path=path, reason=f"there is no folder {path.parent}; start the client once")
     if not os.access(path.parent, os.W_OK):
-        raise NotOursToWrite(path=path, reason=f"{path.parent} cannot be written to")
+        raise NotOursToWrite(path=path, reason=f"{path.parent} is not writable")
 
 
 def _require_ours(path: Path, found: os.stat_result) -> None:
@@ -96,7 +96,7 @@ def _require_ours(path: Path, found: os.stat_result) -> None:
         if found.st_nlink > 1
         else "it is read-only"
         if not found.st_mode & stat.S_IWUSR
-        else "it is larger than any settings"
+        else "it is too large for a settings file"
         if found.st_size > SETTINGS_BYTES_MAX
         else None
     )

@@ -57,7 +57,7 @@ class HookReportTimes:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             (self._folder / f"{client}.fired").touch(mode=0o600)
         except OSError as problem:
-            log.warning("it cannot be noted that hooks of %s work: %s", client, problem)
+            log.warning("the last report of %s hooks could not be stored: %s", client, problem)
 
 
 def last_report_at(folder: Path, client: str) -> float | None:

@@ -100,7 +100,7 @@ class Logins:
         try:
             await self._drop_ended()
         except WorldError as problem:
-            log.warning("ended logins of the page stay in the store: %s", problem)
+            log.warning("expired logins of the page were not removed from the store: %s", problem)
 
     def new_code(self) -> str:
         code = secrets.token_urlsafe(CODE_BYTES)

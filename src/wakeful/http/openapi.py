@@ -17,11 +17,11 @@ _REF: Final = "#/components/schemas/"
 _INFO: Final = {
     "title": "Wakeful",
     "version": __version__,
-    "summary": "The truth about every agent session on this machine.",
+    "summary": "The state and health of every agent session on this machine.",
     "description": (
         "Errors are RFC 9457 problem documents. `/api/ws` is a WebSocket: it sends "
         '`{"hello": …}` with the body of `/api/status`, then `{"changes": […]}` as sessions change '
-        'and `{"agent": …}` as agents do, `{"gone": id}` for a session that is not known any more, `{"status": …}` as incidents and checkpoints change, and `{"supervision": …}` as timers of prompts speak. '
+        'and `{"agent": …}` as agents do, `{"gone": id}` for a session that is no longer known, `{"status": …}` as incidents and checkpoints change, and `{"supervision": …}` as timers of prompts speak. '
         "It says hello again when a pause begins or ends."
     ),
 }

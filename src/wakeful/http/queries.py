@@ -36,7 +36,7 @@ def parse_query(query: bytes, known: Mapping[str, bool]) -> dict[str, Any]:
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict") if query else []
     except UnicodeDecodeError as problem:
-        raise BadRequest(reason="the query is not UTF-8 in percent signs") from problem
+        raise BadRequest(reason="the query is not percent-encoded UTF-8") from problem
     for name, value in pairs:
         if name not in known:
             words = f"Known: {', '.join(known)}." if known else "It takes none."

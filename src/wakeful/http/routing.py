@@ -213,7 +213,7 @@ async def _decode_body(route: Route, receive: Receive) -> Any:
     if not body:
         if route.optional:
             return None
-        raise BadRequest(reason="its body is missing; one that says nothing is {}")
+        raise BadRequest(reason="its body is missing; an empty one is {}")
     try:
         given = decode_json(body)
     except msgspec.DecodeError as problem:

@@ -51,7 +51,7 @@ class BreakingIssueTracker:
     async def file(self, report: IssueReport) -> FilingResult:
         reason, until = self._open_breaker
         if self._clock.now().awake < until:
-            return FilingResult(None, f"{reason}; it is asked again later")
+            return FilingResult(None, f"{reason}; Wakeful tries again later")
         return await self.file_now(report)
 
     async def file_now(self, report: IssueReport) -> FilingResult:

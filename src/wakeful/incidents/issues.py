@@ -101,7 +101,7 @@ class Issues:
         try:
             return _decode(note.body)
         except msgspec.DecodeError:
-            log.info("a report about %s is of another version", note.key)
+            log.info("a report about %s is from another version", note.key)
             await self._store.drop_note(note.kind, note.key)
             return None
 

@@ -304,7 +304,7 @@ ineffective: Final = partial(ActionResult, ActionOutcome.INEFFECTIVE)
 unverified: Final = partial(ActionResult, ActionOutcome.UNVERIFIED)
 
 CHOSEN_BY_WAKEFUL: Final = "Wakeful chooses this one itself."
-NOT_A_COMMAND: Final = "Only options can be given; a prompt is given apart from them."
+NOT_A_COMMAND: Final = "Only options are allowed here; give the prompt separately."
 NOT_AN_ARGUMENT: Final = "No argument can hold a NUL."
 
 
@@ -362,7 +362,7 @@ def unreachable_result(managed: ManagedSession) -> ActionResult | None:
         case ProcessState.DEAD:
             return ineffective("its process is gone")
         case ProcessState.UNKNOWN:
-            return ineffective("whether its process lives cannot be seen")
+            return ineffective("it is unknown whether its process is alive")
 
 
 def start_error(
@@ -409,7 +409,9 @@ async def stop_managed_process(
     if result is not None and result.sight is not ProcessState.DEAD:
         is_alive = result.sight is ProcessState.ALIVE
         outcome = ActionOutcome.INEFFECTIVE if is_alive else ActionOutcome.UNVERIFIED
-        return ActionResult(outcome, f"process {result.process.pid} was signalled and not seen dead")
+        return ActionResult(
+            outcome, f"process {result.process.pid} was signalled, but its end was not confirmed"
+        )
     # Wakeful's variable is missing if Wakeful did not start the process, the client's if it is no tool.
     by_client = await terminate_marked(tool_variable, managed.conversation_id, epoch_max=managed.epoch)
     by_wakeful = await terminate_marked(SESSION_VARIABLE, managed.session_id, epoch_max=managed.epoch)

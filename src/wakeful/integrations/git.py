@@ -103,7 +103,7 @@ FILES_DATED_MAX: Final = 2000
 NO_GIT: Final = "not in a git repository"
 NO_ANSWER: Final = "git did not answer"
 FOLDER_MISSING: Final = "its folder is gone"
-OTHER_USERS_FOLDER: Final = "git does not look into a folder of another user"
+OTHER_USERS_FOLDER: Final = "git does not read a folder of another user"
 # The number of fields before the path, by the kind of a line of `status --porcelain=v2`.
 _FIELDS_BEFORE_PATH: Final = {"1": 8, "2": 9, "u": 10, "?": 1}
 

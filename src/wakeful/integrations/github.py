@@ -83,7 +83,7 @@ async def run_gh(arguments: Sequence[str], deadline_seconds: float) -> bytes:
         errors = plain(
             redact(answer.errors[: 4 * _REASON_CHARS_MAX].decode(errors="replace")), _REASON_CHARS_MAX
         )
-        raise GhRefused(what=what, reason=errors or f"it ended with {answer.exit_code} and said nothing")
+        raise GhRefused(what=what, reason=errors or f"it ended with {answer.exit_code} and printed nothing")
     return answer.output
 
 
@@ -143,7 +143,7 @@ def code_block(text: str) -> list[str]:
 
 def _head(report: IssueReport) -> Iterator[str]:
     yield marker_of(report.project)
-    yield "Wakeful found a session in trouble. Everything in code below comes from logs: it is not an order to anybody."
+    yield "Wakeful found a session with a problem. Everything in code below comes from logs: none of it is an instruction."
     yield ""
     yield "| | |"
     yield "|---|---|"

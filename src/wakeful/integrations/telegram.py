@@ -175,7 +175,7 @@ def classify_failure(problem: Exception, token: str) -> TelegramFailure:
         seconds = after.total_seconds() if isinstance(after, timedelta) else float(after)
         return TelegramFailure(TelegramFailureKind.FLOODED, reason, seconds)
     if not isinstance(problem, TelegramError):
-        return TelegramFailure(TelegramFailureKind.DOUBT, f"an answer we do not understand: {reason}")
+        return TelegramFailure(TelegramFailureKind.DOUBT, f"an unknown answer: {reason}")
     if isinstance(problem, InvalidToken):
         # An unknown token or an unknown method: the library raises the same error for both.
         cause = without_token(str(problem.__cause__ or ""), token)

@@ -37,9 +37,7 @@ class JournalNotifier:
         """Resolve the open alerts of a journal without a problem. The alert about a recovery needs no second message."""
         for pending in self._notifier.open_alerts(_prefix(root)):
             is_final = pending.alert.episode.endswith(f"/{_RESOLVED}")
-            text = resolved_text(
-                f"journal {root}", iso(pending.owed_at), because="no recovery needed any more"
-            )
+            text = resolved_text(f"journal {root}", iso(pending.owed_at), because="no recovery is needed now")
             await self._notifier.resolve(pending.alert.episode, None if is_final else text)
 
 

@@ -85,7 +85,7 @@ def _step_prefix(step: str, attempt: int) -> str:
 def _may_have_line(outcome: StepOutcome, entry: StepEntry) -> str:
     key = "no idempotency key" if entry.key is None else f"idempotency key {entry.key}"
     process = f"its process {entry.pid} is {outcome.sight}"
-    lives = "; it goes on while you read" if outcome.sight is ProcessState.ALIVE else ""
+    lives = "; it is still running" if outcome.sight is ProcessState.ALIVE else ""
     logs = f"; it wrote {entry.stdout_path}" if entry.stdout_path else ""
     prefix = _step_prefix(outcome.step, outcome.attempt)
     return f"{prefix} {entry.effects} effects, {key}: {outcome.reason}; {process}{lives}{logs}"
@@ -98,7 +98,7 @@ def _did_not_lines(state: SessionState, outcomes: Sequence[StepOutcome]) -> list
         if each.course is StepAction.RERUN
     ]
     then = [entry.then for entry in state.process_map.values() if entry.then is not None]
-    return rerun + [f"step {step} and what follows it were not begun" for step in then[-1:]]
+    return rerun + [f"step {step} and the steps after it were not started" for step in then[-1:]]
 
 
 def _choices(
@@ -110,20 +110,20 @@ def _choices(
     end_note = f" {running} is ended first." if running else ""
     leave_note = f" {running} is left alone." if running else ""
     file_note = (
-        f" The journal goes on without {', '.join(each.path for each in suspects)}." if suspects else ""
+        f" The journal continues without {', '.join(each.path for each in suspects)}." if suspects else ""
     )
     repeat_note = " If it has happened already, it happens twice." if entries else ""
     consequence = f"{names} is run again from its start.{repeat_note}{end_note}{file_note}"
     choices = [CheckpointChoice(ChoiceName.CONTINUE, consequence)]
     if entries:
         consequence = (
-            f"you looked, and it has happened: {names} counts as completed and is not run again; the journal goes"
-            f" on after it. If it has not happened, it never will.{leave_note}{file_note}"
+            f"you checked, and it has happened: {names} counts as completed and is not run again; the journal continues"
+            f" after it. If it has not happened, it never will.{leave_note}{file_note}"
         )
         choices.append(CheckpointChoice(ChoiceName.DONE, consequence))
     commands = tuple(shlex.join(entry.undo) for entry in entries.values() if entry.undo)
     if commands:
-        consequence = f"these commands undo {names}; after that it counts as not begun.{end_note}"
+        consequence = f"these commands undo {names}; after that it counts as not started.{end_note}"
         choices.append(CheckpointChoice(ChoiceName.ROLLBACK, consequence, commands))
     choices.append(
         CheckpointChoice(

@@ -161,7 +161,7 @@ class _Recovery:
             if silent_seconds < self._files.stale_seconds(self._state.trace_id):
                 raise JournalInUse(root=self._files.root, pid=owner.pid, seconds=silent_seconds)
             self._notes.append(
-                f"pid {owner.pid} has the journal and wrote nothing for {silent_seconds:.0f} s: wait for it, or end it"
+                f"pid {owner.pid} runs the journal and has written nothing for {silent_seconds:.0f} s: wait for it, or end it"
             )
             return self._result(RecoveryStatus.MANUAL_REVIEW, self._state.checkpoint_numbers)
         if locked.taken_over is not None:
@@ -245,7 +245,7 @@ class _Recovery:
                 return StepDecision(StepAction.CHECKPOINT, f"its process {entry.pid} could not be ended")
             log = f".tmp/logs/{step}-undo-{checkpoint.number}.out"
             if not self._undo(step, entry, checkpoint.number, log):
-                return StepDecision(StepAction.ROLLBACK, f"its undoing failed and wrote {log}")
+                return StepDecision(StepAction.ROLLBACK, f"its undo step failed and wrote {log}")
             return StepDecision(StepAction.RERUN, reason)
         return StepDecision(
             StepAction.END_AND_RERUN if state is ProcessState.ALIVE else StepAction.RERUN, reason
@@ -317,11 +317,9 @@ class _Recovery:
     def _torn_note(self, blocking: Sequence[Checkpoint]) -> str | None:
         """The note that a torn state needs a person, also if its recovery was interrupted; None without one."""
         if self._torn_state_path is not None:
-            return (
-                f"the state was torn and lies in {self._torn_state_path} now: its events say what stands here"
-            )
+            return f"the state was torn and was moved to {self._torn_state_path} now: its events say what stands here"
         if len(blocking) < len(self._state.checkpoint_numbers):
-            return "the state waits for a checkpoint that this store does not know: look at what it says"
+            return "the state waits for a checkpoint that this store does not know: read its files"
         return None
 
     def _open_checkpoint(self, draft: Checkpoint) -> Checkpoint:

@@ -105,7 +105,9 @@ RULES: Final = (
         StepAction.NEXT, "it is settled", last=frozenset({StepStatus.COMPLETED, StepStatus.CLEARED})
     ),
     RecoveryRule(StepAction.STOP, "it was aborted", last=frozenset({StepStatus.ABORTED})),
-    RecoveryRule(StepAction.CHECKPOINT, "its undoing was cut off", last=frozenset({StepStatus.UNDOING})),
+    RecoveryRule(
+        StepAction.CHECKPOINT, "its undo step was interrupted", last=frozenset({StepStatus.UNDOING})
+    ),
     RecoveryRule(
         StepAction.WAIT,
         "it has happened, and its process is about to end",
@@ -119,19 +121,19 @@ RULES: Final = (
     ),
     RecoveryRule(
         StepAction.LIVING,
-        "its process lives and changes nothing elsewhere",
+        "its process is alive and changes nothing elsewhere",
         sight=_ALIVE,
         effects=_LOCAL_EFFECTS,
     ),
     RecoveryRule(
         StepAction.LIVING,
-        "its process lives, and its key makes twice the same as once",
+        "its process is alive, and with its key a repetition has no second effect",
         sight=_ALIVE,
         keyed=_KEYED,
         answer=_NOT_CONFIRMED,
     ),
     RecoveryRule(
-        StepAction.CHECKPOINT, "its process lives and may be changing something elsewhere", sight=_ALIVE
+        StepAction.CHECKPOINT, "its process is alive and may be changing something elsewhere", sight=_ALIVE
     ),
     RecoveryRule(StepAction.RERUN, "it changes nothing", effects=frozenset({StepEffects.NONE})),
     RecoveryRule(
@@ -141,12 +143,12 @@ RULES: Final = (
     ),
     RecoveryRule(
         StepAction.RERUN,
-        "it changed this place only, and what it left unfinished is removed first",
+        "it changed this machine only, and its unfinished output is removed first",
         effects=frozenset({StepEffects.LOCAL}),
     ),
     RecoveryRule(
         StepAction.ROLLBACK,
-        "the other side says that half of it has happened",
+        "the other side says that it has partly happened",
         answer=frozenset({RemoteAnswer.PARTIAL}),
     ),
     RecoveryRule(
@@ -154,7 +156,7 @@ RULES: Final = (
         "the other side says that it did not happen",
         answer=frozenset({RemoteAnswer.ABSENT}),
     ),
-    RecoveryRule(StepAction.RERUN, "its key makes twice the same as once", keyed=_KEYED),
+    RecoveryRule(StepAction.RERUN, "with its key a repetition has no second effect", keyed=_KEYED),
     RecoveryRule(
         StepAction.CHECKPOINT, "it may have changed something elsewhere, and that cannot be checked"
     ),
@@ -197,7 +199,7 @@ def decide_step(entry: StepEntry, state: ProcessState, answer: RemoteAnswer) -> 
             detachable=entry.detachable, orphanable=entry.orphanable, on_alive=OnAlive(entry.on_alive)
         )
     if action in {StepAction.RERUN, StepAction.END_AND_RERUN} and entry.attempt >= ATTEMPTS_MAX:
-        return StepDecision(StepAction.CHECKPOINT, f"it was cut off {entry.attempt} times")
+        return StepDecision(StepAction.CHECKPOINT, f"it was interrupted {entry.attempt} times")
     return StepDecision(action, decision.reason)
 
 

@@ -81,7 +81,7 @@ class JournalDecisionExecutor:
         if not _is_unresolved(checkpoint, recovered):
             waiting = ", ".join(map(file_name, recovered.checkpoints)) or recovered.timeline_path
             return DecisionOutcome(
-                ActionOutcome.CONFIRMED, f"the journal goes on once the rest is decided: {waiting}"
+                ActionOutcome.CONFIRMED, f"the journal continues once the rest is decided: {waiting}"
             )
         return DecisionOutcome(
             ActionOutcome.INEFFECTIVE, f"{recovered.status}: see {recovered.timeline_path}"
@@ -190,7 +190,7 @@ class RecoveryWatch:
                 return NoReport.HEALTHY
         finally:
             files.close()
-        text = f"{root}: stale; pid {holder} has the journal and wrote nothing since {state.last_sync}"
+        text = f"{root}: stale; pid {holder} runs the journal and has written nothing since {state.last_sync}"
         return self._if_new(JournalWatchReport(str(root), None, holder, text, silent_seconds))
 
     def _is_waiting(self, root: Path, state: SessionState) -> bool:

@@ -47,7 +47,7 @@ class AvailableAction(Struct, frozen=True, gc=False):
 OBSERVING: Final = "the mode is observe: Wakeful acts on nothing"
 AT_DIALOG: Final = "a dialog is open in its terminal: attach and answer it first"
 NO_CONVERSATION: Final = "its conversation has not begun: `wakeful attach {}`, then answer the dialog"
-INTERRUPTED_CALL: Final = "a call was cut off that may have happened elsewhere: a person has to look first"
+INTERRUPTED_CALL: Final = "an interrupted call may have had effects elsewhere: a person has to check first"
 # Performed by Wakeful; the others are for a person, or only change whether Wakeful may act.
 _BY_WAKEFUL: Final = frozenset(ActionName) - {ActionName.WAIT, ActionName.ATTACH, ActionName.ADOPT, ActionName.RELEASE}  # fmt: skip
 # They continue an interrupted call and may repeat it.
@@ -55,7 +55,7 @@ _CONTINUING: Final = frozenset({ActionName.REVIVE, ActionName.RESUME})
 _WAIT, _ATTACH = ActionName.WAIT, ActionName.ATTACH
 _RESUME_REASONS: Final = {
     ProcessState.DEAD: "its process is gone",
-    ProcessState.ALIVE: "a live process holds it",
+    ProcessState.ALIVE: "a live process uses it",
     ProcessState.UNKNOWN: "its process was not seen",
 }
 _BUSY: Final = {True: "a turn runs", False: "its process is gone"}
@@ -63,7 +63,7 @@ _BUSY: Final = {True: "a turn runs", False: "its process is gone"}
 _NOT_HELPED: Final = {
     FindingCode.USAGE_LIMITED: "only time helps",
     FindingCode.AUTH_REQUIRED: "it needs a login",
-    FindingCode.TWIN_PROCESSES: "two processes hold it: end one of them first",
+    FindingCode.TWIN_PROCESSES: "two processes use it: end one of them first",
 }
 
 
@@ -108,9 +108,9 @@ def possible_actions(
 
 
 def adoption_refusal(identity: SessionIdentity, activity: Activity, runtime: RuntimeState) -> str:
-    """Why the session cannot be handed over to Wakeful; empty if it can."""
+    """Why the session cannot be adopted; empty if it can."""
     if identity.provider not in RESUMABLE_CLIENTS:
-        return "only Claude Code and Codex sessions can be handed over"
+        return "only Claude Code and Codex sessions can be adopted"
     if (activity.conversation_id or identity.conversation_id) is None:
         return (
             NO_CONVERSATION.format(identity.id)
@@ -151,7 +151,7 @@ def _managed_actions(
 ) -> list[AvailableAction]:
     in_turn = verdict.agent is _ALIVE and verdict.active_prompt
     refused = _revive_refusal(runtime, verdict)
-    revived = refused or "brings it back in its conversation, told what was cut off"
+    revived = refused or "resumes it in its conversation, with a note about the interrupted call"
     return [
         _send(identity, verdict, state, path_open=path_open, at_dialog=_at_dialog(runtime)),
         _by_command(identity, ActionName.INTERRUPT, in_turn, _TURN[in_turn]),
@@ -217,10 +217,10 @@ def _revive_refusal(runtime: RuntimeState, verdict: Verdict) -> str:
     if code in _NOT_HELPED:
         return _NOT_HELPED[code]
     if verdict.agent is ProcessState.UNKNOWN:
-        return "it is unknown whether its process lives"
+        return "it is unknown whether its process is alive"
     # A runaway is resumed once its progress ends, or by a rule of the operator.
     helps = code is FindingCode.RUNAWAY or MEANINGS[code, verdict.state].act is HealingAction.REVIVE
-    return "" if helps else "a person has to look at it first"
+    return "" if helps else "a person has to check it first"
 
 
 def _resume(

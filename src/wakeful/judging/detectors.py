@@ -104,7 +104,7 @@ def _detect_failed_turn(facts: DetectorInput) -> Finding | None:
     if ends is None and _was_closed(facts, activity.phase_since):
         return None
     if ends is not None and ends.wall <= facts.now.wall:
-        summary = "the usage limit is over, and it has had no prompt since"
+        summary = "the usage limit has ended, and it has had no prompt since"
     evidence = (f"the limit ends at {iso(ends.wall)}",) if ends is not None else ()
     return Finding(code, activity.phase_since, summary, evidence, (activity.failure_message,))
 
@@ -182,7 +182,7 @@ def _detect_runaway(facts: DetectorInput) -> Finding | None:
     elif activity.turn_tokens > policy.runaway_tokens_max:
         summary = f"{activity.turn_tokens} tokens in one turn"
     elif (cost := turn_cost(activity, policy)) > policy.runaway_cost_usd:
-        summary = f"${cost:.2f} spent in one turn, by the prices configured"
+        summary = f"${cost:.2f} spent in one turn, at the configured prices"
     elif (too_many := detect_storm(activity, policy)) is not None:
         since, summary = too_many.since, too_many.summary
     else:
@@ -220,7 +220,7 @@ def _detect_never_started(facts: DetectorInput) -> Finding | None:
     if facts.now.seconds_since(process.seen_at) <= facts.policy.never_started_seconds:
         return None
     return Finding(
-        FindingCode.NEVER_STARTED, process.seen_at, "busy since it was started, and nothing came of it"
+        FindingCode.NEVER_STARTED, process.seen_at, "busy since it was started, with nothing in its log"
     )
 
 
@@ -235,9 +235,7 @@ def _detect_wedged_tool(facts: DetectorInput) -> Finding | None:
     for call in facts.activity.calls.values():
         if call.enforced or call.timeout_seconds is not None:
             until = min(call_end(call, facts.policy), facts.now)
-            summary = (
-                f"a call is open {format_length(facts.now.seconds_since(call.since))}, longer than it may"
-            )
+            summary = f"a call has been open for {format_length(facts.now.seconds_since(call.since))}, longer than its limit"
             evidence = tuple(_wedge_evidence(facts, call))
             return Finding(FindingCode.TOOL_WEDGED, until, summary, evidence, (call_text(call),))
     return None
@@ -247,13 +245,13 @@ def _wedge_evidence(facts: DetectorInput, call: OpenCall) -> Iterator[str]:
     """The evidence against an unlogged permission question, if there is any."""
     mode, process = facts.activity.permission_mode, facts.presence.newest_process
     if call.limit_seconds is not None:
-        yield f"such a call comes back within {call.limit_seconds:.0f} s"
+        yield f"such a call returns within {call.limit_seconds:.0f} s"
     if mode in NEVER_ASKING_MODES:
         yield f"its permission mode is {mode}: it never asks"
     elif process is not None and process.status is not None:
-        yield f"its client says {process.status}: it asks nothing now"
+        yield f"its client says {process.status}, so it asks nothing now"
     elif call.limit_seconds is None:
-        yield "perhaps it asks for a permission"
+        yield "it may be asking for permission"
 
 
 def waits_are_over(facts: DetectorInput) -> bool:

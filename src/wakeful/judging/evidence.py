@@ -163,7 +163,7 @@ STOPPED_BY_GATEWAY: Final = "the chat gateway stopped it"
 def stop_reason(heir: SessionId | None, *, by_gateway: bool = False) -> str:
     """Why a session ended on purpose: another conversation replaced it, or the chat gateway or a person stopped it."""
     if heir is not None:
-        return f"its work goes on in {heir}"
+        return f"its work continues in {heir}"
     return STOPPED_BY_GATEWAY if by_gateway else STOPPED_BY_PERSON
 
 

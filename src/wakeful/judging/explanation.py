@@ -112,7 +112,7 @@ SCHEMA: Final = 1
 RULE_TEXTS: Final[Mapping[FindingCode, str]] = {
     FindingCode.SESSION_DEAD: "a process that was seen, or registered, is gone in the middle of a turn",
     FindingCode.AGENT_EXITED: "the agent is gone in the middle of a turn and its pane shows a shell",
-    FindingCode.TWIN_PROCESSES: "more than one living process holds the conversation",
+    FindingCode.TWIN_PROCESSES: "more than one living process uses the conversation",
     FindingCode.AUTH_REQUIRED: "the last turn ended because the provider refused the login",
     FindingCode.USAGE_LIMITED: "the last turn ended because the usage limit was reached",
     FindingCode.POISONED_CONVERSATION: "more than {failures_alike_max} prompts in a row failed the same way",
@@ -128,17 +128,17 @@ RULE_TEXTS: Final[Mapping[FindingCode, str]] = {
     FindingCode.SILENT: "no progress for {silence_seconds:.0f} s, and every expected wait has run out",
     FindingCode.TOOL_WEDGED: (
         "a call is open {tool_grace_seconds:.0f} s beyond the timeout it declared, or {tool_seconds:.0f} s if it"
-        " declared none, with no progress for {silence_seconds:.0f} s, no process of it seen, and a permission"
-        " question is not the likelier story"
+        " declared none, with no progress for {silence_seconds:.0f} s, none of its processes seen, and a permission"
+        " question is less likely"
     ),
     FindingCode.NEVER_STARTED: (
-        "its client says busy, and nothing was written down for {never_started_seconds:.0f} s"
+        "its client says busy, and nothing was logged for {never_started_seconds:.0f} s"
     ),
     FindingCode.RUNAWAY: (
         "one turn of more than {runaway_seconds:.0f} s, {runaway_calls_max} calls, {runaway_tokens_max} tokens or ${runaway_cost_usd:.0f};"
         " more than {spawns_open_max} agents at once, {spawns_max} in 10 min or {spawn_repeats_max} with one prompt"
     ),
-    FindingCode.RUNTIME_LOST: "what hosts the session can no longer be asked",
+    FindingCode.RUNTIME_LOST: "the host of the session no longer answers",
     FindingCode.READER_DRIFT: (
         "a known record lacks a field that is needed, or there is none of a turn beside {drift_records_min} unknown ones,"
         " or a client that has just started shows an unknown screen"

@@ -18,13 +18,13 @@ _AT_ITS_PANE: Final[Mapping[FindingCode, str]] = {
     FindingCode.LOOP: "go to its pane, interrupt it and say what to do instead",
     FindingCode.ERROR_CASCADE: "go to its pane, interrupt it and say what to do instead",
     FindingCode.RUNAWAY: "go to its pane and see whether it still does what you asked for",
-    FindingCode.SILENT: "go to its pane and see what it shows; interrupting lets it go on",
+    FindingCode.SILENT: "go to its pane and see what it shows; interrupt it to let it continue",
     FindingCode.TOOL_WEDGED: "go to its pane and interrupt the call",
     FindingCode.NEVER_STARTED: "go to its pane and see what it shows",
     FindingCode.TURN_FAILED: "go to its pane, read the error and prompt it again",
-    FindingCode.POISONED_CONVERSATION: "go to its pane and begin a new conversation",
+    FindingCode.POISONED_CONVERSATION: "go to its pane and start a new conversation",
 }
-_REVIVE_TEXT: Final = "brings it back; if a call was cut off that may have had effects, it asks you first"
+_REVIVE_TEXT: Final = "resumes it; asks you first if an interrupted call may have had effects"
 LOGINS: Final[Mapping[str, tuple[str, ...]]] = {"claude": ("claude", "/login"), "codex": ("codex", "login")}
 
 
@@ -46,7 +46,7 @@ def next_step(
     if code is FindingCode.USAGE_LIMITED:
         return _limit_step(record, verdict, allowed, inspect)
     if (after := _revive_step(allowed, runtime, code)) is not None:
-        gone = "its working directory is gone: bring that back first, then resume it"
+        gone = "its working directory is gone: restore that first, then resume it"
         return (inspect, gone) if place_gone and ActionName.RESUME in allowed else after
     if code is not None and code in _AT_ITS_PANE and attach is not None:
         return attach, _AT_ITS_PANE[code]
@@ -55,7 +55,7 @@ def next_step(
     if (forbidden := _forbidden_step(record, inspect)) is not None:
         return forbidden
     if code is not None or verdict.health is Health.UNKNOWN:
-        return inspect, "look at the evidence: nothing here can be done blindly"
+        return inspect, "look at the evidence first; no action is safe without it"
     if verdict.state is State.WAITING:
         probable = any(wait.probable for wait in verdict.waits)
         return _answer_step(record, attach, inspect, probable=probable)
@@ -71,12 +71,12 @@ def _limit_step(
     has_end = any(wait.kind is WaitKind.LIMIT and wait.until is not None for wait in verdict.waits)
     send, attach = allowed.get(ActionName.SEND), allowed.get(ActionName.ATTACH)
     if record.managed and send is not None and has_end:
-        return inspect, "only time helps: once the limit has ended, Wakeful goes on with it"
+        return inspect, "wait: once the limit has ended, Wakeful continues it"
     if attach is not None:
-        return attach, "only time helps: once the limit has ended, go to its pane and prompt it again"
+        return attach, "wait until the limit has ended, then go to its pane and prompt it again"
     if send is not None:
-        return send, "only time helps, and it is unknown how much: this prompts it again"
-    return inspect, "only time helps: once the limit has ended, prompt it again where it was started"
+        return send, "wait until the limit has ended, at an unknown time; this prompts it again"
+    return inspect, "wait until the limit has ended, then prompt it again where it was started"
 
 
 def _forbidden_step(record: SessionRecord, inspect: tuple[str, ...]) -> NextStep | None:
@@ -87,7 +87,7 @@ def _forbidden_step(record: SessionRecord, inspect: tuple[str, ...]) -> NextStep
     if INTERRUPTED_CALL not in reasons:
         return None
     revive = ("wakeful", "resume", record.id, "--yes")
-    return revive, "brings it back, once you looked: what was cut off may have happened"
+    return revive, "resumes it, once you checked: the interrupted call may have happened"
 
 
 def _prompt_step(
@@ -96,7 +96,10 @@ def _prompt_step(
     """How a session outside a turn gets its next prompt."""
     if record.state is State.DETACHED:
         well = unfinished or "nothing is wrong"
-        return inspect, f"{well}, but only who started it can prompt it; stopped, it can be resumed"
+        return (
+            inspect,
+            f"{well}, but only the program that started it can prompt it; once stopped, it can be resumed",
+        )
     if ActionName.ATTACH in allowed:
         done = unfinished or "nothing is wrong: it is done"
         return allowed[ActionName.ATTACH], f"{done}; go to its pane to prompt it"
@@ -109,7 +112,7 @@ def _prompt_step(
 def _revive_step(allowed: _Allowed, runtime: RuntimeState, code: FindingCode | None) -> NextStep | None:
     """How a session without a process comes back, if it can."""
     if ActionName.RESTART in allowed:
-        return allowed[ActionName.ATTACH], "go to its agent: it is restarted or removed from there"
+        return allowed[ActionName.ATTACH], "go to its agent, then restart or remove it"
     if ActionName.RESUME not in allowed or code is FindingCode.POISONED_CONVERSATION:
         return None
     revive = allowed.get(ActionName.REVIVE)
@@ -134,7 +137,7 @@ def _answer_step(
         return inspect, "find its terminal and see what it asks"
     if record.managed:
         argv = ("wakeful", "answer", record.id, "allow")
-        return argv, "says yes to what it asks; `deny` says no"
+        return argv, "allows what it asks; `deny` refuses it"
     return inspect, "find its process, then answer it"
 
 

@@ -80,12 +80,12 @@ def detect_storm(activity: "Activity", policy: "Policy") -> SpawnStorm | None:
     if spawns is None:
         return None
     if len(running := _running(activity)) > policy.spawns_open_max:
-        return SpawnStorm(running[0], f"{len(running)} agents sent out and not back")
+        return SpawnStorm(running[0], f"{len(running)} subagents running at once")
     if len(recent := _recent(spawns)) > policy.spawns_max:
-        return SpawnStorm(recent[0], f"{len(recent)} agents sent out within {WINDOW_SECONDS / 60:.0f} min")
+        return SpawnStorm(recent[0], f"{len(recent)} subagents started within {WINDOW_SECONDS / 60:.0f} min")
     for each in spawns.prompts.values():
         if each.count > policy.spawn_repeats_max:
-            return SpawnStorm(each.since, f"{each.count} agents sent out with one prompt")
+            return SpawnStorm(each.since, f"{each.count} subagents started with one prompt")
     return None
 
 

@@ -49,7 +49,7 @@ def _describe_living(
     ending = _describe_turn_end(activity, runtime, now)
     if verdict.health is Health.STALE:
         seen = latest((runtime.grown_at, activity.last_at)) or now
-        return f"idle, and nothing was seen of it for {format_length(now.seconds_since(seen))}"
+        return f"idle, and not seen for {format_length(now.seconds_since(seen))}"
     if verdict.waits:
         last = max(verdict.waits, key=lambda wait: wait.until or now)
         return f"{ending}; {_wait_text(last)} until {format_time_of_day(last.until or now, now)}"
@@ -60,7 +60,7 @@ def _describe_living(
     return f"{ending}{_READY.get(state, ', ready for a prompt')}"
 
 
-_READY: Final = {State.DETACHED: "; it lives, and Wakeful has no way to give it a prompt"}
+_READY: Final = {State.DETACHED: "; it is alive, but Wakeful cannot send it a prompt"}
 
 
 def quiet_seconds(activity: Activity, now: Instant) -> float:
@@ -157,13 +157,13 @@ def _wait_text(wait: ExpectedWait) -> str:
         case WaitKind.SUBAGENT:
             return f"its subagent {quote(wait.untrusted)} may run"
         case WaitKind.RETRY:
-            return f"{wait.evidence}, which may go on"
+            return f"{wait.evidence}, which may continue"
         case WaitKind.COMPACTION:
             return "summarising the conversation may take"
         case WaitKind.BACKGROUND:
             return f"in the background {quote(wait.untrusted)} may run"
         case WaitKind.SLEEP:
-            return f"{wait.evidence}, and it may take up its work"
+            return f"{wait.evidence}, and it may continue its work"
         case _:
             return f"{quote(wait.untrusted) if wait.untrusted else wait.evidence} may run"
 
@@ -180,11 +180,11 @@ _ENDINGS: Final[Mapping[TurnPhase, str]] = {
 
 def _describe_unclear_end(activity: Activity, runtime: RuntimeState, verdict: Verdict) -> str:
     if runtime.written_after_at is not None:
-        return "its log grew after its process had ended, and what wrote it was not seen"
+        return "its log grew after its process had ended; the writer is unknown"
     if verdict.agent is not ProcessState.DEAD:
         return "its process was never seen"
     if activity.may_be_out_of_budget:
-        return "its process ended within a turn: its budget is used up, or a person ended it"
+        return "its process ended during a turn: its budget was used up, or a person ended it"
     return "its process ended, and no log says how"
 
 
@@ -226,7 +226,7 @@ def still_running_text(orphans: Sequence[Orphan]) -> str:
     """States that tools still run, so that a reader does not count them as interrupted. Empty without any."""
     if not orphans:
         return ""
-    return f"its command still runs as {orphan_text(orphans)} and may yet happen"
+    return f"its command still runs as {orphan_text(orphans)} and may still take effect"
 
 
 def process_state_text(agent: ProcessState) -> str:

@@ -70,12 +70,10 @@ def _loop(facts: DetectorInput, code: FindingCode) -> Iterator[SuppressedRule]:
     tracker, polls = facts.activity.circles, facts.policy.poll_seconds
     since = polled_cycle_since(tracker, facts.policy)
     if since is not None:
-        yield SuppressedRule(
-            code, "poll", since.plus(polls), "the calls go round, and some of them only ask again"
-        )
+        yield SuppressedRule(code, "poll", since.plus(polls), "the calls repeat, and some of them only poll")
     elif unchanged_seconds(tracker):
         until = tracker.polls[-1].since.plus(polls)
-        yield SuppressedRule(code, "poll", until, "a call that only asks again came back unchanged")
+        yield SuppressedRule(code, "poll", until, "a poll returned unchanged")
 
 
 def _outage(facts: DetectorInput, code: FindingCode) -> Iterator[SuppressedRule]:
@@ -89,12 +87,12 @@ def _poison(facts: DetectorInput, code: FindingCode) -> Iterator[SuppressedRule]
     if facts.phase is not TurnPhase.FAILED or activity.failures_alike <= facts.policy.failures_alike_max:
         return
     if activity.failure is Failure.AUTH:
-        yield SuppressedRule(code, "login", None, "a refused login ends with a login")
+        yield SuppressedRule(code, "login", None, "only a new login ends a refused one")
     elif activity.failure is Failure.LIMIT:
         yield SuppressedRule(code, WaitKind.LIMIT, activity.limit_until, "a usage limit ends by itself")
     elif is_outage(activity):
         yield SuppressedRule(
-            code, "outage", None, "there was no answer: another conversation would get none either"
+            code, "outage", None, "the provider did not answer: a new conversation would get no answer either"
         )
 
 
@@ -114,7 +112,7 @@ def _age(facts: DetectorInput, code: FindingCode) -> Iterator[SuppressedRule]:
     if facts.phase not in OPEN or since is None:
         return
     if facts.now.wall - since.wall > facts.policy.runaway_seconds >= seconds:
-        text = f"{seconds / 3600:.1f} h at work: a person's time, long gaps and the host's sleep are left out"
+        text = f"{seconds / 3600:.1f} h at work, without a person's time, long gaps and the host's sleep"
         yield SuppressedRule(code, "pauses", None, text)
 
 

@@ -48,7 +48,7 @@ class Lesson(Struct, frozen=True):
 def prefix_words(prefix: str) -> list[str]:
     """The words a command must begin with. Raises BadLesson if they are invalid or match nearly everything."""
     if len(prefix) > PREFIX_CHARS_MAX or has_hidden_characters(prefix):
-        raise BadLesson(shown=prefix[:60], reason="it is too long, or something in it cannot be seen")
+        raise BadLesson(shown=prefix[:60], reason="it is too long or has invisible characters")
     try:
         words = shlex.split(prefix)
     except ValueError as error:
@@ -60,7 +60,7 @@ def prefix_words(prefix: str) -> list[str]:
     program = _name(words[0])
     needed = 2 + (WRAPPERS[program].operands if program in WRAPPERS else 0)
     if program in _RUN_ANYTHING and (len(words) < needed or words[1].startswith("-")):
-        raise BadLesson(shown=prefix, reason=f"{words[0]} runs whatever it is given; name that as well")
+        raise BadLesson(shown=prefix, reason=f"{words[0]} runs any command; include that command as well")
     return words
 
 

@@ -34,7 +34,7 @@ WAIT_TEXTS: Final[Mapping[WaitKind, tuple[str, str]]] = {
     ),
     WaitKind.PERSON: (
         (
-            "a question, a permission, a dialog on the client's screen, the client's own word; `probable`: only a call"
+            "a question, a permission, a dialog on the client's screen, the client's own report; `probable`: only a call"
             " open longer than its client lets it run"
         ),
         "never",
@@ -43,11 +43,11 @@ WAIT_TEXTS: Final[Mapping[WaitKind, tuple[str, str]]] = {
         "a refused request that the client repeats",
         "`silence_seconds` after the last progress",
     ),
-    WaitKind.LIMIT: ("a turn that failed, and the end of the limit in the provider's words", "that end"),
-    WaitKind.COMPACTION: ("a hook's word that the conversation is summarised", "`compaction_seconds`"),
+    WaitKind.LIMIT: ("a turn that failed, and the end of the limit as the provider gave it", "that end"),
+    WaitKind.COMPACTION: ("a hook report that the conversation is being summarised", "`compaction_seconds`"),
     WaitKind.BACKGROUND: (
-        "a call that came back while its command or agent goes on; only between turns",
-        "`tool_seconds`; later while a process of it is seen alive, or the log of an agent grows",
+        "a call that returned while its command or agent continues; only between turns",
+        "`tool_seconds`; later while one of its processes is seen alive, or the log of an agent grows",
     ),
     WaitKind.SLEEP: (
         "the host's clocks: it slept since the last progress",
@@ -55,7 +55,7 @@ WAIT_TEXTS: Final[Mapping[WaitKind, tuple[str, str]]] = {
     ),
 }
 
-PROBABLY_ASKS: Final = "probably asks for a permission"
+PROBABLY_ASKS: Final = "probably asks for permission"
 
 
 class WaitInput(Struct, frozen=True, gc=False):
@@ -74,7 +74,7 @@ def expected_waits(facts: WaitInput) -> tuple[ExpectedWait, ...]:
         # Only a person answers a dialog. It is unknown what an unknown screen waits for.
         if dialog.kind is DialogKind.UNKNOWN:
             return ()
-        evidence = f"a dialog of its client is open ({dialog.kind}): no prompt gets past it"
+        evidence = f"a dialog of its client is open ({dialog.kind}): it blocks every prompt"
         return (ExpectedWait(WaitKind.PERSON, dialog.since, None, evidence, dialog.words),)
     if facts.phase in OPEN:
         return _within_turn(facts)
@@ -133,9 +133,9 @@ def _plan_waits(facts: WaitInput) -> tuple[ExpectedWait, ...]:
 
 
 def _permission_wait(call: OpenCall) -> ExpectedWait:
-    reason = "the call asks to run outside of its sandbox"
+    reason = "the call asks to run outside its sandbox"
     if not call.escalated and call.limit_seconds is not None:
-        reason = f"such a call comes back within {call.limit_seconds:.0f} s, and no process of it is seen"
+        reason = f"such a call returns within {call.limit_seconds:.0f} s, and none of its processes is seen"
     evidence = f"{PROBABLY_ASKS}: {reason}"
     return ExpectedWait(WaitKind.PERSON, call.since, None, evidence, call_text(call), probable=True)
 
@@ -155,7 +155,7 @@ def _call_wait(call: OpenCall, facts: WaitInput, progress_at: Instant) -> Expect
     if runtime.tool_seen_at is not None:
         seen_until = runtime.tool_seen_at.plus(policy.silence_seconds)
         if seen_until > until:
-            until, evidence = seen_until, "call open and its process was seen alive"
+            until, evidence = seen_until, "a call is open, and its process was seen alive"
     kind = WaitKind.SUBAGENT if call.kind is CallKind.SUBAGENT else WaitKind.TOOL
     return ExpectedWait(kind, call.since, until, evidence, call_text(call))
 
@@ -189,13 +189,13 @@ def _background_waits(facts: WaitInput) -> tuple[ExpectedWait, ...]:
     policy, seen_at, grown_at = facts.policy, facts.presence.tool_seen_at, facts.presence.grown_at
     waits = []
     for task in facts.activity.background.values():
-        until, evidence = task.since.plus(policy.tool_seconds), "a call left it running behind the turn"
+        until, evidence = task.since.plus(policy.tool_seconds), "a call left it running after the turn"
         if grown_at is not None and is_spawn(task.tool):
             # A subagent has no process of its own, but a visible log.
             until = max(until, grown_at.plus(policy.silence_seconds))
         if seen_at is not None and seen_at.plus(policy.silence_seconds) > until:
             until = seen_at.plus(policy.silence_seconds)
-            evidence = f"{evidence}; a process of it was seen alive"
+            evidence = f"{evidence}; one of its processes was seen alive"
         waits.append(ExpectedWait(WaitKind.BACKGROUND, task.since, until, evidence, call_text(task)))
     return tuple(waits)
 

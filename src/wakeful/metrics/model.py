@@ -49,54 +49,60 @@ MetricSamples = Mapping[str, Mapping[Labels, float | Histogram]]
 
 
 FAMILIES: Final = (
-    Family("wakeful_build", MetricKind.INFO, ("version",), "Which Wakeful this is"),
-    Family("wakeful_mode", MetricKind.GAUGE, ("mode",), "1 for the mode it is in"),
-    Family("wakeful_paused", MetricKind.GAUGE, (), "1 while a person has paused what Wakeful does by itself"),
+    Family("wakeful_build", MetricKind.INFO, ("version",), "Version of Wakeful"),
+    Family("wakeful_mode", MetricKind.GAUGE, ("mode",), "1 for the current mode"),
+    Family("wakeful_paused", MetricKind.GAUGE, (), "1 while automatic actions are paused"),
     Family("wakeful_ready", MetricKind.GAUGE, (), "1 while /readyz says ready"),
     Family("wakeful_sessions", MetricKind.GAUGE, ("state", "health"), "Sessions that lists show"),
-    Family(
-        "wakeful_sessions_managed", MetricKind.GAUGE, (), "Those of them that Wakeful may touch in mode mine"
-    ),
-    Family("wakeful_sessions_folded", MetricKind.GAUGE, (), "Sessions that lists fold for their age"),
-    Family("wakeful_attention", MetricKind.GAUGE, ("attention",), "Shown sessions by who has to move next"),
+    Family("wakeful_sessions_managed", MetricKind.GAUGE, (), "Managed sessions among them"),
+    Family("wakeful_sessions_folded", MetricKind.GAUGE, (), "Sessions that lists count instead of showing"),
+    Family("wakeful_attention", MetricKind.GAUGE, ("attention",), "Shown sessions by who has to act next"),
     Family("wakeful_findings", MetricKind.GAUGE, ("code",), "Shown sessions with this finding"),
     Family("wakeful_expected_waits", MetricKind.GAUGE, ("kind",), "Expected waits of shown sessions"),
     Family("wakeful_agents", MetricKind.GAUGE, ("state",), "Agents of the hub"),
-    Family("wakeful_checkpoints_open", MetricKind.GAUGE, (), "Questions that wait for a person's decision"),
+    Family("wakeful_checkpoints_open", MetricKind.GAUGE, (), "Checkpoints that need your decision"),
     Family("wakeful_incidents_open", MetricKind.GAUGE, ("cause",), "Incidents that are open now"),
     Family("wakeful_incidents_opened", MetricKind.COUNTER, ("cause",), "Incidents opened by this daemon"),
     Family(
         "wakeful_revivals",
         MetricKind.COUNTER,
         ("step", "outcome"),
-        "What healing did to sessions, as it was seen",
+        "Healing steps by outcome",
     ),
     Family(
         "wakeful_critical_events",
         MetricKind.COUNTER,
         ("event", "action"),
-        "Critical events, those of queues among them",
+        "Critical events, also of queues",
     ),
     Family(
         "wakeful_alert_deliveries", MetricKind.COUNTER, ("channel", "outcome"), "Messages given to a channel"
     ),
-    Family("wakeful_alerts_pending", MetricKind.GAUGE, ("channel",), "Messages a channel has yet to take"),
+    Family("wakeful_alerts_pending", MetricKind.GAUGE, ("channel",), "Messages that wait for a channel"),
     Family(
         "wakeful_loop_lag_seconds",
         MetricKind.HISTOGRAM,
         (),
-        "How late the event loop is, asked every two seconds",
+        "Delay of the event loop, measured every two seconds",
     ),
     Family(
         "wakeful_cycle_seconds",
         MetricKind.HISTOGRAM,
         ("cycle",),
-        "Judging a slice, a sweep, a look at the queue",
+        "Duration of judging a slice, a sweep, a check of the queue",
     ),
-    Family("wakeful_probe_errors", MetricKind.COUNTER, ("probe",), "Looks that failed: unknown, never dead"),
-    Family("wakeful_eye_slow", MetricKind.GAUGE, ("eye",), "1 while an eye sees late"),
-    Family("wakeful_store_refuses", MetricKind.GAUGE, (), "1 while the store takes no writes"),
     Family(
-        "wakeful_transitions_lost", MetricKind.COUNTER, (), "Transitions given up because the store took none"
+        "wakeful_probe_errors",
+        MetricKind.COUNTER,
+        ("probe",),
+        "Failed probes, which count as unknown, never as dead",
+    ),
+    Family("wakeful_eye_slow", MetricKind.GAUGE, ("eye",), "1 while a log source is slow"),
+    Family("wakeful_store_refuses", MetricKind.GAUGE, (), "1 while the store refuses writes"),
+    Family(
+        "wakeful_transitions_lost",
+        MetricKind.COUNTER,
+        (),
+        "Transitions lost because the store refused writes",
     ),
 )

@@ -251,7 +251,7 @@ def limits_of(policies: tuple[Policy, ...]) -> ReplayLimits:
 
 
 def _tokens_affordable(policy: Policy) -> float:
-    """The number of tokens that cannot cost too much, of whichever kind they are."""
+    """The number of tokens that cannot cost too much, of any kind."""
     dearest = max(policy.input_usd_per_million, policy.output_usd_per_million)
     return policy.runaway_cost_usd * 1e6 / dearest if dearest else inf
 

@@ -14,11 +14,11 @@ from typing import Final
 class HealthTrigger(StrEnum):
     """Five kinds of evidence, and the verdict over all of them."""
 
-    SESSION = "a start, a resume, a stop, and the way to it opened, shut or lost"
-    ACTIVITY = "what its log or its client's events say of a prompt"
+    SESSION = "a start, resume or stop, or its delivery path opened, closed or lost"
+    ACTIVITY = "prompt activity in its log or its client's events"
     PRESENCE = "proof that its process lives, or has ended"
     AGE = "idle, and no person present for `session_health_stale_after`"
-    RESTART = "a daemon that starts, from evidence alone, before anybody is woken"
+    RESTART = "a daemon that starts, from evidence alone, before any wake"
     VERDICT = "`judge()` over evidence of any kind"
 
 

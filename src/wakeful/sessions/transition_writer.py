@@ -84,7 +84,7 @@ class TransitionWriter:
             async with asyncio.timeout(deadline_seconds):
                 await self._idle.wait()
         except TimeoutError:
-            log.warning("%d transitions were not stored before the end", len(self._waiting))
+            log.warning("%d transitions were not stored before Wakeful ended", len(self._waiting))
 
     async def _write_batch(self) -> bool:
         # Taken out first: `enqueue` may drop the oldest waiting ones while this batch is being written.

@@ -37,7 +37,7 @@ _REFUSAL_TEXTS: Final[Mapping[ReadRefusal, tuple[str, str]]] = {
     ReadRefusal.UNREADABLE: ("log cannot be read (permission)", "logs cannot be read (permission)"),
     ReadRefusal.SYMLINK: ("log is a symbolic link", "logs are symbolic links"),
     ReadRefusal.NOT_A_FILE: ("log is no regular file", "logs are no regular files"),
-    ReadRefusal.NOT_A_FOLDER: ("log lies behind a symbolic link", "logs lie behind symbolic links"),
+    ReadRefusal.NOT_A_FOLDER: ("log is behind a symbolic link", "logs are behind symbolic links"),
     ReadRefusal.FAILED: (
         "log cannot be read (input/output error)",
         "logs cannot be read (input/output error)",
@@ -176,7 +176,7 @@ class LogFileSource:
         if not self._unwatched:
             return None
         folders = "1 folder" if self._unwatched == 1 else f"{self._unwatched} folders"
-        return f"{folders} cannot be watched (inotify limit): swept every few seconds instead"
+        return f"{folders} cannot be watched (inotify limit): checked every few seconds instead"
 
     @property
     def skipped_logs(self) -> str | None:

@@ -455,7 +455,7 @@ def _with_healing(explanation: Explanation, case: HealingCase) -> Explanation:
         explanation,
         evidence=evidence,
         command=("wakeful", "checkpoint", "show", str(case.checkpoint)),
-        command_text="shows what was cut off and what you can decide",
+        command_text="shows the interrupted calls and your choices",
     )
 
 

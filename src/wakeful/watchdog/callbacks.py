@@ -286,7 +286,7 @@ class EventRecorder:
         try:
             event = _decode(body)
         except msgspec.DecodeError as problem:
-            log.error("watchdog: an event of another version is not written: %s", problem)  # noqa: TRY400 - another version wrote it
+            log.error("watchdog: an event from another version is not written: %s", problem)  # noqa: TRY400 - another version wrote it
             return True
         return await self._write_event(event)
 

@@ -73,7 +73,7 @@ class QueueDecisionExecutor:
     async def carry_out(self, checkpoint: Checkpoint, choice: ChoiceName) -> DecisionOutcome:
         session_id, work = checkpoint.subject, checkpoint.trace_id
         if choice is ChoiceName.ABORT:
-            by = checkpoint.decided_by or "somebody"
+            by = checkpoint.decided_by or "a person"
             words = await self._queue.give_up(session_id, by, work=work)
             return NOTHING_LEFT if words is None else DecisionOutcome(ActionOutcome.CONFIRMED, words)
         happened = choice is ChoiceName.DONE

@@ -144,7 +144,7 @@ class QueueHealer:
         session = case.watched.session
         await self.close_checkpoint(session.session_id)
         if await self._jobs.end_episode(_episode_name(case.watched)):
-            details = {**_details(case), "outcome": "recovered: it went on by itself"}
+            details = {**_details(case), "outcome": "recovered: it continued by itself"}
             await self._recorder.record_event(
                 CriticalEventKind.SESSION_RECOVERED,
                 session.session_id,
@@ -199,7 +199,7 @@ class QueueHealer:
         text = await self._jobs.message_text(attempt)
         fenced = await self._jobs.revive(attempt, revival)
         if fenced is not FenceResult.DONE:
-            log.info("watchdog: %s was not revived: %s", attempt.session.session_id, fenced)
+            log.info("watchdog: %s was not resumed: %s", attempt.session.session_id, fenced)
             return
         fault_point("queue.fenced")
         await self._jobs.end_episode(_episode_name(attempt))
@@ -225,7 +225,7 @@ class QueueHealer:
 
     def _revival(self, case: JudgedAttempt, filing: FilingResult, *, happened: bool) -> QueueRevival:
         attempt, job = case.watched, case.watched.job
-        assert job is not None, "only an attempt that runs is revived"
+        assert job is not None, "only a running attempt can be resumed"
         own_queue = self._callbacks.enqueue_job is None
         at_once = own_queue and self._callbacks.stop_session is None
         return QueueRevival(

@@ -257,9 +257,9 @@ class RedisWatch:
             if trouble is None:
                 await self._notifier.on_reachable(self.jobs.address)
             elif before is None:
-                log.warning("watchdog: %s; it goes on looking", trouble)
+                log.warning("watchdog: %s; it keeps checking", trouble)
                 await self._notifier.on_unreachable(self.jobs.address, trouble)
         except WorldError as problem:
             log.warning("watchdog: alert about the queue not sent: %s", problem)
         if trouble is None and before is not None:
-            log.warning("watchdog: %s answers again, and all is checked", self.jobs.address)
+            log.warning("watchdog: %s answers again, and everything is checked", self.jobs.address)

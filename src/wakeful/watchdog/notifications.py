@@ -32,7 +32,7 @@ _END_TEXTS: Final = {
     ),
     CriticalEventKind.MESSAGE_UNROUTED: (
         "its messages waited and no worker took them",
-        "none waits any more",
+        "no message waits now",
     ),
 }
 
@@ -158,7 +158,7 @@ def session_alert_body(
 
 
 _EPISODES: Final = "queue/"
-LEFT_QUEUE: Final = "the queue does not run it any more; how it ended is unknown"
+LEFT_QUEUE: Final = "the queue no longer runs it; how it ended is unknown"
 # A session that is held or was given up has an alert of its own.
 _SEPARATE_FATES: Final = (MemberStatus.HELD, MemberStatus.GIVEN_UP)
 # A queue's sessions are in no other incident; an engine's or a login's belong to others.

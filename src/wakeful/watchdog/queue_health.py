@@ -1,6 +1,6 @@
 """Detects problems of a whole queue: jobs that wait while none runs, and messages for unserved projects.
 
-Each is reported once per episode, whichever watchdog notices it first, and again only after it was over.
+Each is reported once per episode, by the watchdog that notices it first, and again only after it was over.
 """
 
 import logging

@@ -145,7 +145,7 @@ class RedisJobQueue:
         return bool(await self._connection.execute("EXISTS", _budget(work)))
 
     async def revive(self, attempt: QueueAttempt, revival: QueueRevival) -> FenceResult:
-        assert attempt.job is not None, "only an attempt that runs can be revived"
+        assert attempt.job is not None, "only a running attempt can be resumed"
         keys: list[RedisValue] = [_budget(revival.work), _record_to_fence(attempt)]
         keys += [_raw(attempt.job.key), REVIVALS]
         is_enqueued = revival.stage is QueueRevivalStage.ENQUEUED
@@ -166,7 +166,7 @@ class RedisJobQueue:
             raise
 
     async def fence(self, attempt: QueueAttempt) -> FenceResult:
-        assert attempt.job is not None, "only an attempt that runs can be fenced"
+        assert attempt.job is not None, "only a running attempt can be fenced"
         keys = [_record_to_fence(attempt), _raw(attempt.job.key)]
         return self._fence_result(await self._connection.run_script(FENCE, keys))
 

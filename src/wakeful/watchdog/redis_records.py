@@ -100,7 +100,7 @@ def session_of(key: str, fields: Sequence[object], strange: list[str]) -> Queued
     values = _Values(key, dict(zip(SESSION_FIELDS, fields, strict=True)), strange)
     parts = parse_key(key)
     if parts is None or all(field is None for field in fields):
-        strange.append(f"{_display_key(key)} is no session's record")
+        strange.append(f"{_display_key(key)} is not a session record")
         return None
     try:
         session_id = parse_session_id(values.text("session_id") or unescape_field(parts.second))
@@ -123,7 +123,7 @@ def job_of(key: str, fields: Sequence[object], strange: list[str]) -> Job | None
     values = _Values(key, dict(zip(JOB_FIELDS, fields, strict=True)), strange)
     parts = parse_key(key)
     if parts is None or all(field is None for field in fields):
-        strange.append(f"{_display_key(key)} is no job's record")
+        strange.append(f"{_display_key(key)} is not a job record")
         return None
     return Job(
         key=key,

@@ -29,11 +29,11 @@ FAILURE_MESSAGE: Final = (
     "Sorry, I ran into an issue and couldn't recover. The error has been logged for investigation."
 )
 AWAITING_DECISION_MESSAGE: Final = (
-    "I was cut off in the middle of a step that may already have changed something outside. "
-    "I do not repeat it by myself: it waits for a person's approval."
+    "I was interrupted during a step that may already have changed something elsewhere. "
+    "I will not repeat it by myself: it needs a person's approval."
 )
 NO_FOLDER_MESSAGE: Final = (
-    "I cannot go on: the folder I worked in is gone. It waits for a person to bring it back."
+    "I cannot continue: the folder I worked in is gone. A person has to restore it first."
 )
 
 MAY_HAVE_RUN: Final = "Each may have run whole, in part or not at all: check before you repeat any of it."

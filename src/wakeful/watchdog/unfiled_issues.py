@@ -66,7 +66,7 @@ class QueueIssueFallback(CycleObserver):
         try:
             report = _decode(stored)
         except msgspec.DecodeError:
-            log.info("watchdog: a report about %s is of another version", name.removeprefix(UNFILED_PREFIX))
+            log.info("watchdog: a report about %s is from another version", name.removeprefix(UNFILED_PREFIX))
             await self._jobs.end_episode(name)
             return
         filing = await self.file(report)

@@ -33,7 +33,7 @@ from wakeful.watchdog.rules import FAILURE_MESSAGE
 # A worker that was notified of a job takes it within this time, or the notification was lost.
 REVIVED_SECONDS_MAX: Final = 600.0
 RevivalHandler = Callable[[QueueRevival], Awaitable[None]]
-UNWRITTEN_OUTCOME: Final = "unverified: this could not be written down when it was done; not yet seen running"
+UNWRITTEN_OUTCOME: Final = "unverified: this could not be recorded when it was done; not yet seen running"
 
 log = logging.getLogger("wakeful.watchdog")
 
@@ -138,7 +138,7 @@ class RevivalVerifier:
         await self._jobs.advance(revival, replace(revival, stage=QueueRevivalStage.RUNNING))
 
     async def _withdraw(self, revival: QueueRevival) -> None:
-        words = "recovered: it went on by itself before a worker took its next job, which was withdrawn"
+        words = "recovered: it continued by itself before a worker took its next job, which was withdrawn"
         events = self._recorder.encode_revival_events(CriticalEventKind.SESSION_RECOVERED, revival, words)
         if await self._jobs.withdraw(revival, events):
             log.info("watchdog: %s: %s", revival.session_id, words)
@@ -160,7 +160,7 @@ class RevivalVerifier:
         if revival.stage is QueueRevivalStage.ENQUEUED and revival.job_id is None:
             # Another program's queue took it: its further state is unknown.
             await self._close(revival)
-            log.warning("watchdog: %s: its revival stays unverified", revival.session_id)
+            log.warning("watchdog: %s: whether it was resumed stays unconfirmed", revival.session_id)
             return
         await self._fail(revival, "ineffective: no next job was seen")
 

@@ -10,9 +10,9 @@ const EXPECTED = [
   ["ok", "It was fine"], ["dead", "It was dead"], ["silent", "It had gone silent"], ["loop", "It was looping"],
   ["error_cascade", "Its calls failed repeatedly"], ["runaway", "It used too many calls or tokens"],
 ];
-// As `judging/available_actions.py` says them; a person who looked may go on all the same.
+// The reason as `judging/available_actions.py` words it; a person who checked may continue anyway.
 export const OBSERVING = "the mode is observe: Wakeful acts on nothing";
-const HELD = "a call was cut off that may have happened elsewhere: a person has to look first";
+const HELD = "an interrupted call may have had effects elsewhere: a person has to check first";
 const FOUND = "not managed by Wakeful; adopt it first";
 
 /**
@@ -102,7 +102,7 @@ function looked(record) {
   };
 }
 
-/** Whom an agent of the hub hosts comes back by its agent. */
+/** A session that an agent of the hub hosts is resumed through its agent. */
 function restart(record, action) {
   return {
     name: "restart", label: "Restart session", argv: action.argv, reason: refusal(action), path: ofAgent(record, "restart-session"),
@@ -129,7 +129,7 @@ function stop(record, action, adopting, hosted) {
 const ofAgent = (record, order) => `/api/agents/${encodeURIComponent(record.agent)}/${order}`;
 
 function adopt(record, action) {
-  // Records offer it where something is wrong, and refuse it where it cannot be; any other living session can be handed over.
+  // Records offer it where something is wrong, and refuse it where it cannot be; any other living session can be adopted.
   const possible = action?.allowed ?? record.session_alive;
   return {
     name: "adopt", label: "Adopt", argv: ours("adopt", record), reason: possible ? "" : (action?.reason ?? "its process was not found"),

@@ -1,6 +1,6 @@
 // What the address says: which view, which session, which search. A view can be kept, shared and gone back to.
 
-/** A choice that leaves nobody out. */
+/** A choice that includes every session. */
 export const EVERYBODY = { q: "", is: new Set(), project: "", hands: "" };
 
 const VIEWS = ["sessions", "decisions", "incidents", "agents", "events", "timeline", "report"];

@@ -6,7 +6,7 @@ import { confirmed } from "/asking.js";
 import { button, command, element, holding, inward, redraw, refusals, refused, setText, spoken } from "/dom.js";
 import { age, shortId } from "/rows.js";
 
-// Who needs somebody comes first.
+// Agents that need a person come first.
 const ORDER = ["stale", "error", "unknown", "starting", "stopping", "running", "stopped"];
 // As the hub's own table takes them; it has the last word.
 const ORDERS = {
@@ -61,7 +61,7 @@ export class Agents {
     this.#show();
   }
 
-  /** How many need somebody. */
+  /** How many need a person. */
   get troubled() {
     return [...this.#records.values()].filter(({ state }) => ["stale", "error", "unknown"].includes(state)).length;
   }

@@ -53,7 +53,7 @@ export function inward(label, href, className = "") {
   return made;
 }
 
-/** Words that may hold somebody else's inside backquotes, which become code. */
+/** Text that may quote other text in backquotes, which becomes code. */
 export function spoken(text) {
   const pieces = text.split("`");
   // Without its partner the last backquote is only a character.
@@ -112,7 +112,7 @@ const hourMinuteAndSecond = (when) => when.toLocaleTimeString([], { hour: "2-dig
 const drawnFrom = new WeakMap();
 
 /**
- * Draw a place from a value, unless it shows that value: nobody loses what they opened to a clock. The focus stays with
+ * Draw a place from a value, unless it shows that value: a clock closes nothing that a person opened. The focus stays with
  * what has the same name afterwards.
  */
 export function redraw(place, value, make) {

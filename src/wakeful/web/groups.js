@@ -44,7 +44,7 @@ function headOf(key, members, byProject, toggled) {
   const some = `${names.join(", ")}${left > 0 ? ` and ${left.toLocaleString("en")} more` : ""}`;
   return {
     id,
-    // An open one is passed over on the way to its first row that needs somebody.
+    // An open one is skipped on the way to its first row that needs a person.
     standing: needing && !isOpen ? "need you" : "",
     group: { words, count: members.length, needing, isOpen, byProject, about: byProject ? "" : `${first.provider} · ${some}`, row: members[0] },
   };

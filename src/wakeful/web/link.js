@@ -9,7 +9,7 @@ const RETRY_MS_MIN = 500;
 const RETRY_MS_MAX = 10000;
 // A WebSocket that closed so often before its first message is kept away by something between.
 const UNHEARD_MAX = 2;
-// A list has ten thousand at most; beyond this many pages nobody reads.
+// A list has ten thousand at most; more pages than this are not read.
 const PAGES_MAX = 10;
 
 /** Spend the code in the address, if there is one, and take it out of the address at once. */
@@ -51,7 +51,7 @@ export async function read(path, msMax = ANSWER_MS_MAX) {
   return null;
 }
 
-/** A body nobody reads holds its connection until it times out. */
+/** A body that is not read holds its connection until it times out. */
 function leaveUnread(answer) {
   answer?.body?.cancel();
 }

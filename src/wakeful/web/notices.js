@@ -22,7 +22,7 @@ export function drawStanding({ mode, daemon }) {
   ]);
 }
 
-/** `drifted`: how many sessions write what nobody can read any more. `post` is null in a read-only tab, which gets a notice. */
+/** `drifted`: how many sessions write a format that Wakeful cannot read. `post` is null in a read-only tab, which gets a notice. */
 export function drawNotices(overview, drifted, post, isAsking) {
   const { paused, eyes, notes } = overview?.daemon ?? { paused: null, eyes: [], notes: [] };
   const slow = eyes.filter((eye) => eye.slow).map((eye) => `${eye.name} is slow: ${eye.slow}`);
@@ -47,7 +47,7 @@ function notice(kind, ...content) {
 const driftWords = (count) =>
   `${count === 1 ? "1 session writes" : `${count} sessions write`} a log format that Wakeful does not know, probably after an upgrade of the client. Its state is shown as unknown.`;
 
-/** Who stopped Wakeful, in their own words. */
+/** Who paused Wakeful, and the reason they gave. */
 function pauseNotice({ by, since, reason }, post) {
   const made = notice("paused", element("b", "", "PAUSED"), ` by ${by} since `, moment(since), `${reason ? `: ${reason}` : ""}. Wakeful takes no action by itself. `);
   made.id = "paused";

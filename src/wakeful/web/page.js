@@ -77,7 +77,7 @@ function drawView(choice) {
   byId("report-since").value = choice.period;
 }
 
-/** What the view shows and nobody pushes. */
+/** What the view shows and the daemon does not push. */
 async function refresh() {
   const { view, session: id, past, since } = address.choice;
   if (view === "session") await session.show(id, roster.get(id));
@@ -164,7 +164,7 @@ function show(inside) {
 }
 
 const link = new Link({
-  /** Returns whether the list must be fetched anew: sessions that went away are not announced. */
+  /** Returns whether the list must be fetched again: sessions that went away are not announced. */
   hello(told) {
     const first = overview === null;
     overview = told;

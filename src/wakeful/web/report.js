@@ -1,4 +1,4 @@
-// The report of a period, as `wakeful report` says it, with links. Made anew only when asked for: it reads git and logs.
+// The report of a period, as `wakeful report` shows it, with links. Made again only on request: it reads git and logs.
 // Text of agents in it enters through textContent only.
 
 import { sessionAddress } from "/address.js";

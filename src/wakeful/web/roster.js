@@ -1,4 +1,4 @@
-// Every session the page knows, sorted by who needs somebody first. Pure but for its own memory.
+// Every session the page knows, those that need a person first. Pure except for its own memory.
 
 import { order, rowOf, says, STANDINGS } from "/rows.js";
 
@@ -25,7 +25,7 @@ export class Roster {
     this.#prepare();
   }
 
-  /** Take newer records; returns those that need somebody since this moment. */
+  /** Take newer records; returns those that newly need a person. */
   change(changes) {
     const calling = [];
     for (const { session_id: id, record } of changes) {
@@ -67,7 +67,7 @@ export class Roster {
     return this.#sorted;
   }
 
-  /** What a search looks through is made while nobody waits for it, a slice at a time. */
+  /** The index for searches is built while the page is idle, a slice at a time. */
   #prepare() {
     const rows = [...this.#rows.values()];
     // Safari has no requestIdleCallback.

@@ -6,7 +6,7 @@ const STATES = ["waiting", "prompting", "starting", "stopping", "idle", "detache
 const TELLING = ["command", "cmd", "file_path", "path", "pattern", "query", "url", "description", "prompt", "question"];
 // Records keep the beginning of a long input only, so it need not be whole JSON.
 const TELLING_CUT = new RegExp(`"(?:${TELLING.join("|")})"\\s*:\\s*\\[?"((?:[^"\\\\]|\\\\.)*)`);
-/** What people are counted by, in the order in which it is shown; nobody is counted twice. */
+/** The groups that sessions are counted in, in the order shown; no session is counted twice. */
 export const STANDINGS = ["need you", ...STATES];
 
 export const needsYou = (record) => FIRST.includes(record.attention);
@@ -26,7 +26,7 @@ export function rowOf(record) {
   };
 }
 
-/** Who needs a person first, then who works, then the rest; the most recently active first among equals. */
+/** Sessions that need a person first, then those at work, then the rest; the most recently active first among equals. */
 export function order(one, other) {
   if (one.order !== other.order) return one.order - other.order;
   if (one.activeAt !== other.activeAt) return one.activeAt > other.activeAt ? -1 : 1;
@@ -81,7 +81,7 @@ function clock(stamp) {
 function waitText(wait) {
   const about = callText(wait.untrusted);
   if (wait.kind === "model") return "thinking";
-  const asks = wait.probable ? "probably asks for a permission" : "asks you";
+  const asks = wait.probable ? "probably asks for permission" : "asks you";
   if (wait.kind === "person") return about ? `${asks} · ${about}` : asks;
   return about || wait.evidence;
 }

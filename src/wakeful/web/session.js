@@ -10,7 +10,7 @@ import { age, called, callText, doing, shortId, since, tone, words } from "/rows
 import { Timeline } from "/timeline.js";
 
 const PAST_SHOWN = 14;
-// A page of transitions has a thousand; who has more is drawn from the newest of these.
+// A page of transitions has a thousand; a session with more is drawn from the newest thousand.
 const PAGES_MAX = 20;
 
 export class SessionView {
@@ -41,7 +41,7 @@ export class SessionView {
   change(record) {
     if (!record || record.id !== this.#id) return;
     this.#take(record);
-    // A tab that nobody sees reads on when it is seen.
+    // A hidden tab continues to read when it is shown.
     if (!document.hidden) this.#conversation.follow(record);
   }
 

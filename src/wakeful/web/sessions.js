@@ -72,7 +72,7 @@ export class SessionList {
     this.#drawAxis(now);
   }
 
-  /** The lanes are read once somebody looks at them. */
+  /** The lanes are read once they are shown. */
   async #openLanes() {
     if (!byId("table").querySelector("th:nth-child(5)").checkVisibility() && this.#address.choice.view !== "timeline") return;
     if (this.#lanes.isOpen) return;
@@ -94,7 +94,7 @@ export class SessionList {
     this.draw();
   }
 
-  /** Somebody goes elsewhere, and will want to come back to the same row. */
+  /** The person leaves this view, and returns to the same row later. */
   leave() {
     this.#scroll = scrollY;
   }

@@ -41,7 +41,7 @@ export function kindOf({ state, health, reason }) {
   return state === "idle" || state === "detached" ? "idle" : "working";
 }
 
-/** A call that was cut off ended nobody knows when: it is not drawn as if it had run. */
+/** The end of an interrupted call is unknown: it is not drawn as if it had run. */
 function endOf(call, now) {
   if (OVER.has(call.end) && call.ended_at) return Date.parse(call.ended_at);
   return call.end === "open" || call.end === "waiting" ? now : 0;

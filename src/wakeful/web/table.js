@@ -194,7 +194,7 @@ export class Table {
     return row;
   }
 
-  /** All of the row is its link; whoever marks text in it does not want to go. */
+  /** The whole row is a link, except while text in it is being selected. */
   #clicked(event, row) {
     if (!event.target.closest("a") && !String(getSelection())) row.link.click();
   }

@@ -74,7 +74,7 @@ class RunExpiry:
             try:
                 seconds = await self._expire_if_due()
             except WorldError as error:
-                log.warning("leases could not be looked at: %s", error)
+                log.warning("leases could not be checked: %s", error)
                 seconds = CHECK_SECONDS_MAX
             await wait_for_event_or_deadline(self._clock, self._wakeup, self._clock.now().awake + seconds)
             self._wakeup.clear()
@@ -91,7 +91,7 @@ class RunExpiry:
         if until is not None and until <= self._clock.now().wall:
             runs = await self._store.expire_runs()
             for run in runs:
-                said = "attempt %d of %s expired: its owner was not heard of; the work is %s"
+                said = "attempt %d of %s expired: its owner sent no heartbeat; the task is %s"
                 log.warning(said, run.attempt, run.work.id, run.work.state)
             if runs:
                 self._on_expired(runs)
@@ -190,7 +190,7 @@ class WorkRevival:
 
     async def _handle_expired(self, work: WorkItem, owner: str) -> float | None:
         """Act as the plan says, or report why not. Returns the seconds after which to ask again, if any."""
-        words = f"its worker {quote(owner)} was not heard of any more"
+        words = f"its worker {quote(owner)} stopped sending heartbeats"
         calls = self._remote_calls_of(work.session_id) if work.session_id is not None else None
         decision = self._decide(work, calls)
         if decision.step in ACTING_STEPS and _is_revivable(work):
@@ -275,7 +275,7 @@ def _action_text(
     """The action on a task, and its text."""
     cut_off = f"an interrupted call may have had effects elsewhere: {'; '.join(calls)}" if calls else ""
     if decision.step is HealingStep.HOLD:
-        unseen = "its session is unknown, and so is what it did"
+        unseen = "its session and its actions are unknown"
         return ActionTaken.HELD_FOR_APPROVAL, f"no action: {cut_off or unseen}"
     if decision.step is HealingStep.GIVE_UP:
         return ActionTaken.NONE, f"gave up: {decision.reason}"

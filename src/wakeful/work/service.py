@@ -46,7 +46,7 @@ class EmptyPrompt(OperatorError):
 
 
 class KeyReused(KeyUsed):
-    """This idempotency key made {work_id} already, with another body. Use a new key for new work."""
+    """This idempotency key already created {work_id} with another body. Use a new key for a new task."""
 
 
 class WorkRequest(Struct, frozen=True):

@@ -125,7 +125,7 @@ async def test_a_guessed_question_is_told_as_a_guess_and_ends_with_its_call(scen
         (told,) = scene.said
         assert told.splitlines()[:2] == [
             "shop needs you",
-            "probably asks for a permission: exec_command `make`",
+            "probably asks for permission: exec_command `make`",
         ]
         scene.house.hear("a", CallEnded(scene.clock.now().wall, "c"))
         scene.see()

@@ -139,7 +139,7 @@ def test_a_guessed_question_is_told_as_one_and_offers_no_answer(house: Superviso
     assert question is not None
     assert needs_you_text(headless, question).splitlines() == [
         "api (shop) needs you",
-        "probably asks for a permission: exec_command `make`",
+        "probably asks for permission: exec_command `make`",
         "→ wakeful why claude-a",
     ]
 

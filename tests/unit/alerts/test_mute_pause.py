@@ -280,7 +280,7 @@ def test_names_and_reasons_are_plain_and_hold_no_secret(clock: VirtualClock) -> 
     assert mute_pause.current_pause is not None
     assert (mute_pause.current_pause.by, "hunter2" in mute_pause.current_pause.reason) == ("ada", False)
     one = asyncio.run(mute_pause.mute(MuteKind.CODE, "loop", HOUR, by=" "))
-    assert one.by == "somebody"
+    assert one.by == "an unknown person"
 
 
 async def test_mutes_are_bounded_and_old_ones_make_room(clock: VirtualClock) -> None:

@@ -49,7 +49,7 @@ def test_a_session_that_cannot_be_handed_over_is_not_advised_to_be(house: Superv
     with pytest.raises(NotManaged, match="cannot be adopted: only Claude Code and Codex") as refused:
         now(house.hands.deliver("job-1", "go on"))
     assert "session adopt" not in str(refused.value)
-    with pytest.raises(CannotResume, match="cannot be handed over: only Claude Code and Codex"):
+    with pytest.raises(CannotResume, match="cannot be adopted: only Claude Code and Codex"):
         now(house.hands.adopt("job-1"))
     record = house.registry.find("job-1").record
     assert record is not None

@@ -111,7 +111,7 @@ async def test_methods_that_are_not_open_are_refused_by_name(desk: FinishFixture
     """Nothing that reads, deletes, moves or touches the bot itself is called."""
     words = await desk.run(Tagged("", (ApiCall(method, {}),)))
     assert desk.called() == []
-    assert words == f"not done: {method} (not a method that is open to answers)"
+    assert words == f"not done: {method} (not a method that answers may use)"
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ async def test_only_admins_call_and_only_open_folders_send(desk: FinishFixture) 
     assert desk.called() == []
     assert words.split("; ") == [
         "not done: sendDice (only admins' answers call methods)",
-        "not done: a.txt (no folder is open to this chat)",
-        "not done: b.txt (no folder is open to this chat)",
+        "not done: a.txt (this chat may not send files)",
+        "not done: b.txt (this chat may not send files)",
         "not done: 3 more, beyond what one answer may ask for",
     ]
     assert await desk.run(tagged, Rights(is_admin=False, send_from=FOLDER)) != ""

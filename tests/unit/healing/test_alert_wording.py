@@ -59,7 +59,8 @@ async def test_a_held_push_says_that_its_command_still_runs(clinic: HealingFixtu
     await clinic.clock.run_for(60)
     (told,) = clinic.recorder.said
     assert (
-        "the session waits for your decision; its command still runs as process 71 and may yet happen" in told
+        "the session waits for your decision; its command still runs as process 71 and may still take effect"
+        in told
     )
 
 
@@ -97,7 +98,7 @@ async def test_an_alert_about_a_session_that_is_left_alone_says_that_its_command
     clinic.settle()
     await clinic.clock.run_for(60)
     (told,) = clinic.recorder.said
-    assert "it stays stopped; its command still runs as process 71 and may yet happen" in told
+    assert "it stays stopped; its command still runs as process 71 and may still take effect" in told
 
 
 @pytest.mark.parametrize("ends", ["by itself", "with the session"])
@@ -124,7 +125,7 @@ async def test_a_held_push_that_ended_is_no_longer_said_to_run(ends: str, clinic
     clinic.settle()
     await clinic.clock.run_for(REOPEN_SECONDS + 60)
     problem, end = clinic.recorder.said
-    assert "its command still runs as process 71 and may yet happen" in problem
+    assert "its command still runs as process 71 and may still take effect" in problem
     assert end.startswith("Closed: ")
     assert "still runs" not in end
 
@@ -152,7 +153,7 @@ async def test_no_agent_is_resumed_beside_its_command_that_could_not_be_ended(cl
     assert "start" not in clinic.living.acts
     (told,) = clinic.recorder.said
     assert "could not resume its conversation: its command still runs as process 71" in told
-    assert "and may yet happen" in told
+    assert "and may still take effect" in told
     clinic.world.dead.add(tool)
     clinic.supervisor.on_exit(tool)
     clinic.settle()
@@ -167,7 +168,7 @@ async def test_a_revival_says_that_a_command_was_left_running(clinic: HealingFix
     clinic.answer("a")
     await clinic.clock.run_for(10)
     (told,) = clinic.recorder.said
-    assert "its command still runs as process 71 and may yet happen); it works again" in told
+    assert "its command still runs as process 71 and may still take effect); it works again" in told
 
 
 async def test_a_push_that_is_over_is_not_said_to_run(clinic: HealingFixture) -> None:

@@ -649,7 +649,7 @@ async def test_a_lost_session_that_was_never_asked_anything_returns_without_a_tu
     told, over = clinic.recorder.said
     assert "Action: started a new conversation" in told
     assert over.startswith("Closed")
-    assert over.splitlines()[-1].startswith("Reason: its work goes on in claude-")
+    assert over.splitlines()[-1].startswith("Reason: its work continues in claude-")
 
 
 async def test_what_was_lost_during_a_pause_is_written_down_when_it_comes_back(

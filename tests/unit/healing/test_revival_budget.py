@@ -191,7 +191,7 @@ async def test_a_conversation_that_was_replaced_was_stopped_by_nobody() -> None:
     managed = clinic.holdings.find(subject("a").id)
     assert managed is not None
     assert session.verdict is not None
-    goes_on = f"its work goes on in {managed.heir}"
+    goes_on = f"its work continues in {managed.heir}"
     told = summarize(session.activity, session.presence, session.verdict, clinic.clock.now())
     assert (managed.stopped, told) == (False, f"stopped: {goes_on}")
     assert session.record is not None

@@ -34,7 +34,7 @@ async def test_an_agent_is_woken_and_told_what_for(house: HeartbeatFixture) -> N
     assert answer.session_id == subject(name).id
     (prompt,) = house.living.prompts
     assert answer.snapshot_id is not None
-    for words in (answer.snapshot_id, "not a message of a person", "grants no permission", GUIDANCE):
+    for words in (answer.snapshot_id, "not a message from a person", "grants no permission", GUIDANCE):
         assert words in prompt
     assert "because a person asked for it" in prompt
     assert prompt[0] not in "yYnN/!#"

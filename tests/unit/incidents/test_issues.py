@@ -117,7 +117,7 @@ async def test_nobody_waits_twice_for_a_forge_that_hangs() -> None:
     await at.issues.file(report())
     began = at.clock.now().awake
     words = (await at.issues.file(report("bank"))).words
-    assert (at.clock.now().awake, words) == (began, "down; it is asked again later")
+    assert (at.clock.now().awake, words) == (began, "down; Wakeful tries again later")
     at.forge.takes, at.forge.works = (lambda: None), True
     assert await at.issues.retry() == 2
     assert (await at.issues.file(report("pets"))).words == "filed"

@@ -99,7 +99,7 @@ def test_what_cannot_be_handed_over_is_refused_with_the_reason() -> None:
     program = replace(FOUND, provider="events", conversation_id=None)
     refused = [offered(each)[ActionName.ADOPT] for each in (program, FOUND)]
     assert [(each.allowed, each.reason) for each in refused] == [
-        (False, "only Claude Code and Codex sessions can be handed over"),
+        (False, "only Claude Code and Codex sessions can be adopted"),
         (False, "its folder is not known"),
     ]
     assert ActionName.ADOPT not in offered(program, presence=gone())

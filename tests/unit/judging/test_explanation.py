@@ -234,9 +234,7 @@ def test_an_unseen_writer_is_not_called_an_unseen_process() -> None:
     runtime = held(ProcessState.DEAD, ended_at=at(2.0))
     runtime.written_after_at = at(8.0)
     answer = why([PROMPT], 9.0, runtime)
-    assert answer.sentence == (
-        "unknown: its log grew after its process had ended, and what wrote it was not seen"
-    )
+    assert answer.sentence == ("unknown: its log grew after its process had ended; the writer is unknown")
 
 
 @pytest.mark.parametrize(
@@ -260,7 +258,7 @@ def test_after_a_usage_limit_a_managed_session_goes_on_by_itself() -> None:
     timed, endless = (e.TurnFailed(20.0, e.Failure.LIMIT, "sorry", until=until) for until in (900.0, None))
     by_itself = why([PROMPT, timed], 30.0, in_pane(held()), MANAGED)
     assert by_itself.command == INSPECT
-    assert "Wakeful goes on with it" in by_itself.command_text
+    assert "Wakeful continues it" in by_itself.command_text
     assert why([PROMPT, endless], 30.0, subject=MANAGED).command == ("wakeful", "send", "claude-x")
     found = why([PROMPT, timed], 30.0, in_pane(held()))
     assert (found.command, "prompt it again" in found.command_text) == (ATTACH, True)

@@ -165,7 +165,7 @@ def test_a_call_open_longer_than_it_can_be_probably_asks(case: Asks) -> None:
         )
         (wait,) = verdict.waits
         assert (verdict.findings, wait.kind, wait.until, wait.probable) == ((), WaitKind.PERSON, None, True)
-        assert wait.evidence.startswith("probably asks for a permission: ")
+        assert wait.evidence.startswith("probably asks for permission: ")
         assert verdict.active_prompt
 
 

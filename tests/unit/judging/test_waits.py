@@ -220,7 +220,7 @@ def test_a_usage_limit_is_named_with_its_end(presence: RuntimeState) -> None:
     assert verdict.next_check_at == at(3602.0)
     over = judged(events, 3602.0, presence)
     assert (codes(over), kinds(over)) == ([FindingCode.USAGE_LIMITED], [])
-    assert "is over" in over.findings[0].summary
+    assert "has ended" in over.findings[0].summary
 
 
 def test_a_refused_request_does_not_excuse_silence_for_ever() -> None:

@@ -20,7 +20,7 @@ def test_no_key_advises_a_handover_that_would_be_refused() -> None:
     assert job is not None
     assert (refusal_reason("stop", client), refusal_reason("adopt", client)) == (NOT_MANAGED, "")
     refused = {refusal_reason(act, job) for act in ("stop", "revive", "adopt")}
-    assert refused == {"only Claude Code and Codex sessions can be handed over"}
+    assert refused == {"only Claude Code and Codex sessions can be adopted"}
 
 
 def test_a_question_shows_what_would_run() -> None:

@@ -94,7 +94,7 @@ async def test_work_whose_worker_died_is_queued_once_more(scene: RevivalFixture)
     assert scene.actions == ["revival_attempted", "none"]
     assert [str(each.event) for each in scene.events] == ["session_unhealthy", "revival_failed"]
     revived, given_up = (each.text for each in scene.alerts)
-    assert revived.startswith("shop: its worker `bob` was not heard of any more (lease_ended)")
+    assert revived.startswith("shop: its worker `bob` stopped sending heartbeats (lease_ended)")
     assert "Action: queued it again as w-one-again" in revived
     assert "gave up" in given_up
 
@@ -135,7 +135,7 @@ async def test_work_that_nobody_can_see_is_held(scene: RevivalFixture) -> None:
     await scene.see_to(await scene.die())
     assert await scene.store.works(WorkState.PENDING) == []
     assert scene.actions == ["held_for_approval"]
-    assert "its session is unknown" in scene.alerts[0].text
+    assert "its session and its actions are unknown" in scene.alerts[0].text
 
 
 async def test_what_had_its_own_attempts_or_may_not_be_touched_is_only_told() -> None:

@@ -218,7 +218,7 @@ class _Revoked(Struct, frozen=True):
 @click.command("open", epilog="Example: wakeful open --browser")
 @click.option("--browser", is_flag=True, help="Also open the link in a browser.")
 @click.option("--list", "listed", is_flag=True, help="List the browsers that are logged in.")
-@click.option("--revoke", metavar="ID", help="Log out the browser with this ID of the list, or `all`.")
+@click.option("--revoke", metavar="ID", help="Log out the browser with this ID from the list, or `all`.")
 @json_option
 def open_page(*, browser: bool, listed: bool, revoke: str | None, as_json: bool) -> int:
     """Print a link to the web page. It works once, within ten minutes.

@@ -205,7 +205,7 @@ def _ask_person(shown: str) -> Answer:
     print_line(
         f"{shown} was interrupted in a call that may have taken effect (`wakeful why {shown}` names it)."
     )
-    match read_choice("It has [h]appened, it may be [r]epeated, or [c]ancel? "):
+    match read_choice("Has it [h]appened, may it be [r]epeated, or [c]ancel? "):
         case "h" | "happened":
             return Answer.DONE
         case "r" | "repeat" | "repeated":

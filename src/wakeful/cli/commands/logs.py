@@ -46,7 +46,7 @@ class NoLog(OperatorError):
 
 @click.command(epilog="Example: wakeful logs docs -f")
 @session_argument
-@click.option("-f", "--follow", is_flag=True, help="Keep showing what is new until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Keep showing new messages until Ctrl-C.")
 @click.option(
     "-n",
     "--last",
@@ -62,7 +62,7 @@ class NoLog(OperatorError):
 def logs(*, session_id: SessionId, follow: bool, count: int | None, since: str | None, as_json: bool) -> int:
     """Show the conversation of a session: who said what and when, and calls with their results.
 
-    Secrets are removed. With --json: one object per line; a call comes again when it has ended.
+    Secrets are removed. With --json: one object per line; a call appears again when it has ended.
     """
     since_wall = 0.0
     if since is not None:

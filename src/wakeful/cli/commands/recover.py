@@ -39,7 +39,7 @@ _EXIT_CODES: Final = {
 def recover(*, session_state: Path, wait: float, as_json: bool) -> int:
     """Recover a program's journal after a crash. Runs no step again.
 
-    Exit 0: the program can continue. 1: needs your decision. 2: no state, or not one that Wakeful can read.
+    Exit 0: the program can continue. 1: needs your decision. 2: the state is missing or unreadable.
     3: another recovery or the program is running, or the disk is full; nothing was changed.
     """
     from wakeful.journal.recovery_watch import recover_journal  # noqa: PLC0415 - `--help` needs none of it

@@ -110,7 +110,7 @@ def mcp(*, yes: bool, undo: bool, dry_run: bool) -> int:
 
 
 def run_setup(names: Sequence[str], *, yes: bool, undo: bool, dry_run: bool) -> int:
-    """Walk through these steps. Exit 1: a step failed; 2: nothing was done, because nobody can be asked."""
+    """Walk through these steps. Exit 1: a step failed; 2: nothing was done, because there is no terminal to ask on."""
     if not dry_run:
         require_person()
     require_home(os.environ)
@@ -121,7 +121,7 @@ def run_setup(names: Sequence[str], *, yes: bool, undo: bool, dry_run: bool) -> 
         _walk(plans, paths, undo=undo, mode="show")
         if not plans:
             return 0
-        print_note("nothing was changed: this is no terminal. Pass --yes to do these steps")
+        print_note("nothing was changed: this is not a terminal. Pass --yes to do these steps")
         return 2
     mode = "show" if dry_run else "ask" if asks else "do"
     return _walk(_plans(names, paths, undo=undo, asks=asks), paths, undo=undo, mode=mode)

@@ -68,7 +68,7 @@ def hook_plans(environ: Mapping[str, str], paths: StatePaths) -> Iterator[StepPl
     found = [each for each in CLIENTS if settings_path(each, environ).parent.is_dir()]
     if not found:
         yield StepPlan(
-            "hooks", title.format("your clients"), "no Claude Code and no Codex was started here yet"
+            "hooks", title.format("your clients"), "neither Claude Code nor Codex has been started here yet"
         )
     for client in found:
         name = title.format({"claude": "Claude Code", "codex": "Codex"}[client])
@@ -158,7 +158,7 @@ def completion_plan(environ: Mapping[str, str]) -> StepPlan:
         return StepPlan(
             "completion",
             title,
-            f"no completion for the shell {shell or '(none)'}: bash, zsh and fish have one",
+            f"no completion for the shell {shell or '(none)'}: only bash, zsh and fish have one",
         )
     before = read_settings(path) if path.parent.is_dir() else None
     text = os.fsdecode(before or b"")
@@ -182,7 +182,7 @@ def undo_completion(details: Details) -> StepPlan:
         # The line before had no end of its own.
         after = after.removesuffix("\n")
     if before is None or os.fsencode(after) == before:
-        return StepPlan("completion", "Completion", f"{path} has no line of Wakeful's")
+        return StepPlan("completion", "Completion", f"{path} has no line from Wakeful")
     rest = None if not after and details.get("made") else after
     return StepPlan(
         "completion", "Completion", "", tuple(file_difference(path, os.fsdecode(before), rest)),

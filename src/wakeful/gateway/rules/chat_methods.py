@@ -59,10 +59,10 @@ def check_call(
     """The method and parameters of the call, in this place. Raises MethodRefused."""
     name = _BY_NAME.get(method.lower())
     if name is None:
-        raise MethodRefused(reason="not a method that is open to answers")
+        raise MethodRefused(reason="not a method that answers may use")
     refused = sorted(given.keys() - METHODS[name] - _FORCED)
     if refused:
-        raise MethodRefused(reason=f"its {plain(refused[0], 40)} is not open to answers")
+        raise MethodRefused(reason=f"its {plain(refused[0], 40)} may not be used by answers")
     allowed = {
         key: display_text(value[:VALUE_CHARS_MAX]) for key, value in given.items() if key not in _FORCED
     }

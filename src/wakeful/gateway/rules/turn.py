@@ -65,7 +65,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
     # In and out; 0 if the client does not report them.
     tokens: tuple[int, int] = (0, 0)
-    # A stop is final, whichever process continues the turn.
+    # A stop is final, even if another process continues the turn.
     cut: StopScope = StopScope.NOTHING
     # The press of a button: no turn, but stored like one until it was handled.
     pressed: ButtonPress | None = None

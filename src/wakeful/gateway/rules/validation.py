@@ -327,7 +327,7 @@ RULES: Final[Mapping[Reason, ValidationRule]] = {
     ),
     Reason.TRUNCATED: ValidationRule(
         _is_truncated,
-        f"the client says so; or an open code block, or {TRUNCATED_CHARS_MIN} characters or more that end in mid-sentence",
+        f"the client reports it; or an open code block, or {TRUNCATED_CHARS_MIN} characters or more that end in mid-sentence",
         "answers that the client calls complete, and short texts",
     ),
     Reason.LOOP: ValidationRule(

@@ -168,18 +168,18 @@ class ClaudeDriver:
         state = proc.state_of(managed.process) if managed.process is not None else ProcessState.DEAD
         known = folder.prompts
         if state is ProcessState.UNKNOWN:
-            return unverified("whether its process lives cannot be seen")
+            return unverified("it is unknown whether its process is alive")
         if known is None:
             if state is ProcessState.ALIVE:
                 return None
-            return unverified("which prompts it had was not written down")
+            return unverified("its earlier prompts were not recorded")
         if state is ProcessState.DEAD:
             _record_prompt_fates(folder)
         fate = (folder.prompts or known).get(prompt_id, PromptFate.LOST)
         if fate is PromptFate.TAKEN:
-            return confirmed("it has had this prompt already", by_earlier=True)
+            return confirmed("it already got this prompt", by_earlier=True)
         if fate is PromptFate.UNKNOWN:
-            return unverified("its process ended, and it had not said whether it took the prompt")
+            return unverified("its process ended before it confirmed the prompt")
         return None
 
     def _trim(self, connection: StreamConnection) -> None:
@@ -201,15 +201,15 @@ class ClaudeDriver:
         if not await connection.wait_until(
             lambda stream: ping_id in stream.answered_requests, self._timeouts.take
         ):
-            return ActionResult(unknown, "it does not answer now, so it was not given the prompt")
+            return ActionResult(unknown, "it does not answer now, so the prompt was not sent")
         if again:
             await connection.wait_until(
                 lambda stream: prompt_id in stream.replayed_prompts or not stream.is_busy, self._timeouts.take
             )
         if prompt_id in connection.stream.replayed_prompts:
-            return confirmed("it has had this prompt already")
+            return confirmed("it already got this prompt")
         if again and connection.stream.is_busy:
-            return ActionResult(unknown, "it is at work, and has not said on which prompt")
+            return ActionResult(unknown, "it is working on an unknown prompt")
         return None
 
     async def answer(self, managed: ManagedSession, question_id: str, reply: PermissionReply) -> ActionResult:
@@ -218,7 +218,7 @@ class ClaudeDriver:
         async with self._connect(managed) as connection:
             question = connection.stream.questions.get(question_id)
             if question is None:
-                return declined("this question is not open any more")
+                return declined("this question is no longer open")
             written = await connection.send(_permission_response(question, reply))
             if written is not WriteResult.WHOLE:
                 return ineffective(written)
@@ -393,9 +393,9 @@ def _not_listening_reason(managed: ManagedSession) -> str:
     """Why a process that Wakeful did not start takes no prompts, from its command line."""
     argv = proc.command(managed.process.pid) if managed.process is not None else ()
     if not {"-p", "--print"} & set(argv):
-        return "it runs in a terminal that Wakeful cannot type into: only in tmux it can"
-    resume = f"`wakeful resume {managed.session_id}` goes on with its conversation"
-    return f"it was started for one prompt (claude -p) and takes no more; once it has ended, {resume}"
+        return "it runs in a terminal that Wakeful cannot type into; Wakeful can type only in tmux"
+    resume = f"`wakeful resume {managed.session_id}` continues its conversation"
+    return f"it was started for one prompt (claude -p) and accepts no more; once it has ended, {resume}"
 
 
 def _may_exist(request: StartRequest, conversation: ConversationId) -> bool:
@@ -421,7 +421,7 @@ def _action_result(connection: StreamConnection, reached: bool, success: str) ->
     if reached:
         return confirmed(success)
     if connection.is_alive:
-        return unverified("it lives and has not reacted yet")
+        return unverified("it is alive and has not reacted yet")
     return ineffective(
         f"its process ended before: {connection.folder.last_error_output() or 'it said nothing'}"
     )

@@ -224,7 +224,7 @@ class EntryProcessResolver:
         if proc.state_of(process) is ProcessState.DEAD:
             inside = self._inside.find(process.pid, process.started)
             if inside is None and self._is_foreign(entry, process):
-                raise ValueError(f"the times of process {process.pid} are those of another machine")
+                raise ValueError(f"the times of process {process.pid} are from another machine")
             process = inside or process
         if proc.state_of(process) is not ProcessState.DEAD:
             reason = reason_against(process, PROVIDER) or _mismatch_reason(entry, process)
@@ -242,7 +242,7 @@ class EntryProcessResolver:
 
 
 def _mismatch_reason(entry: RegistryEntry, process: Process) -> str | None:
-    """Why this process holds another conversation; None if it may hold this one.
+    """Why this process runs another conversation; None if it may hold this one.
 
     Without a terminal the conversation in the arguments stays the same; in a terminal a person can change it.
     """
@@ -253,7 +253,7 @@ def _mismatch_reason(entry: RegistryEntry, process: Process) -> str | None:
         name, _, value = word.partition("=")
         named = value or following
         if name in _NAMING and is_uuid(named) and named.lower() != entry.session_id.lower():
-            return f"process {process.pid} holds another conversation"
+            return f"process {process.pid} runs another conversation"
     return None
 
 

@@ -164,12 +164,12 @@ class CodexDriver:
         if request.prompt is None:
             # Adopt a conversation without a prompt: between two turns no process of it runs.
             if not request.resume or request.conversation_id is None:
-                raise PromptRefused(reason="Codex begins a conversation with a prompt, and none was given")
+                raise PromptRefused(reason="Codex starts a conversation with a prompt, and none was given")
             sessions = _codex_home(request.environ) / "sessions"
             if not any(sessions.glob(f"*/*/*/rollout-*-{request.conversation_id}.jsonl")):
                 raise ConversationUnknown(conversation=request.conversation_id, folder=request.cwd)
             managed = self._managed_session(request, request.conversation_id)
-            return confirmed("nothing of it runs until it gets a prompt", managed)
+            return confirmed("nothing runs until it gets a prompt", managed)
         check_prompt(request.prompt)
         return await self._run(request, (program, *flags), request.prompt, on_started)
 
@@ -205,7 +205,7 @@ class CodexDriver:
         )
         if _has_begun(folder):
             return confirmed("its turn began", managed)
-        state = "it runs and its turn has not begun yet" if carriers else "it ended before its turn began"
+        state = "it runs, but its turn has not begun yet" if carriers else "it ended before its turn began"
         return unverified(state, managed)
 
     def newest_process(self, managed: ManagedSession) -> Process | None:
@@ -241,21 +241,21 @@ class CodexDriver:
         folder = RunFolder(self._root, managed.session_id)
         known = folder.prompts
         if known is None:
-            return unverified("which prompt its last process had was not written down")
+            return unverified("the last prompt of its process was not recorded")
         if known.get(prompt_id, PromptFate.LOST) is PromptFate.LOST:
             return None
         if known[prompt_id] is PromptFate.TAKEN or _has_begun(folder):
-            return confirmed("it has had this prompt already")
+            return confirmed("it already got this prompt")
         if not proc.processes_with_variable(SESSION_VARIABLE, managed.session_id, os.getuid()):
             return None
-        return unverified("it runs and its turn has not begun yet")
+        return unverified("it runs, but its turn has not begun yet")
 
     async def _deliver(
         self, managed: ManagedSession, prompt: str, environ: Mapping[str, str] | None, prompt_id: str
     ) -> ActionResult:
         check_prompt(prompt)
         if not await self._has_exited(managed):
-            return declined("it is still at work: Codex takes a prompt between its turns only")
+            return declined("it is still at work: Codex accepts a prompt only between turns")
         request = StartRequest(
             session_id=managed.session_id,
             conversation_id=managed.conversation_id,
@@ -333,7 +333,7 @@ class CodexDriver:
         if not named and not following.is_alive:
             raise start_error(request, folder, request.conversation_id, unknown=UNKNOWN_CONVERSATION)
         if turn.thread_id is None or not is_uuid(turn.thread_id):
-            return await self._abort_start(folder, process, "it did not say which conversation it began")
+            return await self._abort_start(folder, process, "it did not report its conversation")
         if request.resume and turn.thread_id != request.conversation_id:
             result = await self._abort_start(
                 folder, process, f"it began another conversation, {turn.thread_id}"
@@ -357,7 +357,7 @@ class CodexDriver:
         if turn.has_begun or turn.is_over:
             return confirmed("its turn began")
         if following.is_alive:
-            return unverified("it runs and its turn has not begun yet")
+            return unverified("it runs, but its turn has not begun yet")
         return ineffective(f"it ended before its turn began: {folder.last_error_output()}")
 
     async def _abort_start(self, folder: RunFolder, process: Process, reason: str) -> ActionResult:

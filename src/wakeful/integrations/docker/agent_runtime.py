@@ -217,7 +217,7 @@ class DockerRuntime:
         )
         survivor = next((each.process.pid for each in endings if each.sight is not ProcessState.DEAD), None)
         if survivor is not None:
-            reason = f"its last command still runs as process {survivor} and may yet happen"
+            reason = f"its last command still runs as process {survivor} and may still take effect"
             raise AgentAlreadyRunning(name=spec.name, reason=reason)
 
     async def _close_unready(self, container: Container, spec: AgentSpec) -> AgentObservation:
@@ -238,7 +238,7 @@ class DockerRuntime:
             if refusal.status == 404:
                 raise ImageMissing(image=spec.image) from refusal
             if refusal.status == 409:
-                reason = "another process is starting it at this moment"
+                reason = "another process is starting it now"
                 raise AgentAlreadyRunning(name=spec.name, reason=reason) from refusal
             raise
 
@@ -253,7 +253,7 @@ class DockerRuntime:
         container = await self._engine.inspect(container_id)
         if container is None or not container.running:
             reason = (
-                "was removed while it started"
+                "was removed while it was starting"
                 if container is None
                 else f"ended at once ({container.exit_code})"
             )

@@ -256,7 +256,7 @@ class Engine:
         try:
             return msgspec.convert(answer, _InspectBody)
         except msgspec.ValidationError as problem:
-            reason = f"it answered in a form we do not know: {problem}"
+            reason = f"it sent an unknown answer: {problem}"
             raise EngineGone(address=self.address, reason=reason) from problem
 
 

@@ -39,7 +39,7 @@ SCREEN_POLL_SECONDS: Final = 0.5
 KILLED_CHECKS_MAX: Final = 10
 _KILLED: Final = 137
 _NO_TMUX, _NO_COMMAND = 100, 101
-_CONTAINER_GONE: Final = "its container went away while it started"
+_CONTAINER_GONE: Final = "its container was removed while it was starting"
 _NOT_RUN: Final = (126, 127)
 _VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # tmux gives a session only those variables of its creating client that are named here.
@@ -157,7 +157,7 @@ class AgentLaunch:
             )
         if ran.exit_code != 0:
             reason = ran.text or f"it ended with {ran.exit_code}"
-            raise self._not_ready(f"tmux could not make its session: {reason}")
+            raise self._not_ready(f"tmux could not create its session: {reason}")
 
     async def _wait_until_ready(self) -> AgentObservation:
         """Return the agent once it has stayed alive and its screen shows that it is ready."""
@@ -208,7 +208,7 @@ class AgentLaunch:
         output = safe_text(last_output(screen.output.decode(errors="replace").split("\n")))
         await self._tmux("kill-session", "-t", TARGET)
         return self._not_ready(
-            f"it ended at once: {output}" if output else "it ended at once, and no word of it was seen"
+            f"it ended at once: {output}" if output else "it ended at once without any output"
         )
 
     async def _tmux(self, *arguments: str) -> ExecResult:

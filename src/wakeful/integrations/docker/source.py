@@ -324,7 +324,7 @@ class ContainerSourceUpdater:
             async with asyncio.timeout(INSPECT_SECONDS_MAX):
                 container = await self._runtime.container(spec)
         except (WorldError, TimeoutError) as problem:
-            log.debug("agent %s: its container cannot be asked for: %s", spec.name, problem)
+            log.debug("agent %s: its container cannot be queried: %s", spec.name, problem)
             return
         if (
             container is not None

@@ -87,7 +87,7 @@ def _mount(agent: str, text: str, sockets: Sequence[str]) -> Mapping[str, Any]:
     parts = _MOUNT.match(text)
     if parts is None:
         raise AgentRefused(
-            name=agent, reason=f"{text!r} is no mount: give host:container or host:container:ro"
+            name=agent, reason=f"{text!r} is not a mount: give host:container or host:container:ro"
         )
     source, target = Path(parts["source"]), parts["target"]
     if not source.is_absolute() or not target.startswith("/"):
@@ -96,7 +96,7 @@ def _mount(agent: str, text: str, sockets: Sequence[str]) -> Mapping[str, Any]:
     source = Path(os.path.realpath(source))
     if _is_socket(source) or any(Path(os.path.realpath(each)).is_relative_to(source) for each in sockets):
         raise AgentRefused(
-            name=agent, reason=f"the mount {text!r} would hand it a control socket of this host"
+            name=agent, reason=f"the mount {text!r} would give it a control socket of this host"
         )
     return {"Type": "bind", "Source": str(source), "Target": target, "ReadOnly": parts["mode"] == "ro"}
 

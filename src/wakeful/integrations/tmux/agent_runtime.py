@@ -295,7 +295,7 @@ class TmuxAgentRuntime:
         lost_at = self._lost_since[mark.server]
         alive = proc.state_of(process) is not ProcessState.DEAD
         if alive or now - lost_at < SERVER_LOSS_SECONDS:
-            lives = f"; process {process.pid} lives on without a terminal" if alive else ""
+            lives = f"; process {process.pid} still runs without a terminal" if alive else ""
             return replace(observation, reason=f"the tmux server ended{lives}")
         with suppress(TmuxFailed):
             # Without the saved mark, the next daemon waits the same few seconds.
@@ -388,7 +388,7 @@ class TmuxAgentRuntime:
                     raise
                 await asyncio.sleep(SERVER_EXIT_SECONDS)
         else:
-            raise TmuxFailed(reason=f"no session could be made in {ATTEMPTS_MAX} attempts")
+            raise TmuxFailed(reason=f"no session could be created in {ATTEMPTS_MAX} attempts")
         process, server = (proc.identify_or_none(int(pid)) for pid in printed.split()[-2:])
         await unset_leaked_variables(self._server)
         if process is None:
@@ -435,7 +435,7 @@ class TmuxAgentRuntime:
         except TmuxFailed:
             output = ""
         await self._remove_agent(spec)
-        reason = f"it ended at once: {output}" if output else "it ended at once, and no word of it was seen"
+        reason = f"it ended at once: {output}" if output else "it ended at once without any output"
         return NotReady(name=spec.name, seconds=spec.ready_seconds, reason=reason)
 
 

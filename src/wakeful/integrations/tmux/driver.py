@@ -98,12 +98,12 @@ async def answer(controller: PaneController, question_id: str, reply: Permission
     screen = await controller.capture()
     dialog = find_permission(screen) if isinstance(controller.reader, ClaudeInput) else None
     if dialog is None or dialog.id != question_id:
-        return declined("that question is not open any more")
+        return declined("that question is no longer open")
     if (reason := controller.closed_reason(screen)) is not None:
         return declined(reason)
     digit = dialog.digit(reply)
     if digit is None:
-        return declined(f"it offers no way to {reply} it once", untrusted=safe_screen_text(dialog.text))
+        return declined(f"it has no option to {reply} it once", untrusted=safe_screen_text(dialog.text))
     await controller.press("-l", digit)
 
     async def is_closed() -> bool | None:
@@ -112,7 +112,7 @@ async def answer(controller: PaneController, question_id: str, reply: Permission
 
     if await poll_until(is_closed, EFFECT_SECONDS_MAX):
         return confirmed(f"option {digit} was chosen and the question is gone")
-    return unverified(f"option {digit} was pressed, but the question still stands there")
+    return unverified(f"option {digit} was pressed, but the question is still there")
 
 
 async def interrupt(controller: PaneController, typed: str) -> ActionResult:
@@ -141,11 +141,13 @@ async def interrupt(controller: PaneController, typed: str) -> ActionResult:
     # never.
     draft = await _returned_prompt(controller, before) if isinstance(controller.reader, ClaudeInput) else ""
     if not draft:
-        return confirmed("the turn ended and the agent lives")
+        return confirmed("the turn ended and the agent is alive")
     is_own = digest(draft) == typed and controller.closed_reason(await controller.capture()) is None
     if is_own and await controller.clear():
-        return confirmed("the turn ended before any answer; its prompt was given back and removed")
-    return confirmed("the turn ended; something stands in the input line now")
+        return confirmed(
+            "the turn ended before any answer; its prompt returned to the input line and was removed"
+        )
+    return confirmed("the turn ended; there is text in the input line now")
 
 
 def _is_taken(controller: PaneController, screen: Screen, before: Screen, text: str) -> bool:
@@ -205,7 +207,7 @@ _DIALOGS: Final[Mapping[type[InputReader], Callable[[Screen], StartDialog | None
 _NO_PANE: Final = declined("it is unknown in which pane it runs")
 # The daemon starts after this. A note that was not reconciled stays until something is typed into its pane.
 RECOVERY_SECONDS_MAX: Final = 10.0
-_NOT_CHECKED: Final = unverified("it is unknown whether the text was taken: too much was left to look at")
+_NOT_CHECKED: Final = unverified("it is unknown whether the text was taken: too much text to check")
 
 
 class TmuxDriver:

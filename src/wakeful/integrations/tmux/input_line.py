@@ -33,10 +33,10 @@ def prepare_prompt(prompt: str, *, several_lines: bool) -> str:
         raise PromptRefused(reason="it is empty")
     for char in text:
         if char not in "\n\t" and unicodedata.category(char) in ("Cc", "Cs"):
-            raise PromptRefused(reason=f"it holds the control character U+{ord(char):04X}")
+            raise PromptRefused(reason=f"it contains the control character U+{ord(char):04X}")
     bytes_count = len(text.encode())
     if bytes_count > TYPED_BYTES_MAX:
-        advice = "write it to a file and name that"
+        advice = "write it to a file and send the file's path"
         raise PromptRefused(
             reason=f"{bytes_count:,} bytes are more than a terminal takes ({TYPED_BYTES_MAX:,}): {advice}"
         )

@@ -46,7 +46,7 @@ CLEAR_ROWS_MAX: Final = 100
 # The effect of Enter shows within half a second; a restarted daemon does not wait for a busy client.
 RECONCILE_SECONDS_MAX: Final = 3.0
 NO_SESSION: Final = SessionId("")
-_REMOVED: Final = ineffective("the text stood in the input line: it was removed, nothing was sent")
+_REMOVED: Final = ineffective("the text was in the input line: it was removed, and nothing was sent")
 _SENT: Final = confirmed("the text was typed and sent")
 _RESULT_BY_STAGE: Final[Mapping[TypingStage, ActionResult]] = {
     TypingStage.TAKEN: _SENT,
@@ -60,9 +60,7 @@ _RESULT_BY_STATE: Final[Mapping[tuple[InputLineState, TypingStage | None], Actio
     (InputLineState.EMPTY, None): unverified(
         "the text was typed and is gone: a person sent it or removed it"
     ),
-    (InputLineState.OTHER, None): unverified(
-        "something else stands in the input line, which was left as it is"
-    ),
+    (InputLineState.OTHER, None): unverified("other text is in the input line, which was left as it is"),
 }
 """The result of an interrupted typing, by the state of the input line and the stage that the typing had reached."""
 
@@ -126,7 +124,7 @@ class PaneController:
             return "another pane has its address now"
         is_alive = proc.state_of(self.process) is ProcessState.ALIVE
         if not is_alive or not belongs_to(self.process, screen.pane_pid):
-            return "its agent does not run in this pane any more"
+            return "its agent no longer runs in this pane"
         if not is_in_front(self.process):
             return "something else is in front of the agent in its pane"
         if screen.in_mode:
@@ -225,7 +223,7 @@ class PaneController:
         if state is InputLineState.HIDDEN:
             return unverified("no input line is shown: it is unknown whether the text was taken")
         if state in (InputLineState.WHOLE, InputLineState.PART) and not await self.clear():
-            return unverified("the text stands in the input line and could not be removed")
+            return unverified("the text is in the input line and could not be removed")
         result = _RESULT_BY_STATE.get((state, note.stage)) or _RESULT_BY_STATE[state, None]
         stage = next((stage for stage, each in _RESULT_BY_STAGE.items() if each is result), None)
         if stage is None:
@@ -250,16 +248,16 @@ class PaneController:
     def _not_reading_reason(self, screen: Screen, text: str) -> str | None:
         """Why typed text would not go into an input line; None if it would."""
         if not self.reader.shell and is_interactive_shell(proc.command(self.process.pid)):
-            return "its program is a shell, and text is no command"
+            return "its program is a shell, which would run the text as a command"
         state = terminal_state(screen.tty)
         if state is None:
-            return "its terminal cannot be looked at"
+            return "its terminal cannot be read"
         if state.hides_input:
             return "it asks for something that is not shown, like a password"
         if state.unread:
             return UNREAD
         if state.canonical and len(text.encode()) > LINE_BYTES_MAX:
-            return f"its terminal keeps {LINE_BYTES_MAX:,} bytes of a line and would drop the rest"
+            return f"its terminal takes {LINE_BYTES_MAX:,} bytes in one line and would drop the rest"
         return None
 
     def _occupied_reason(self, screen: Screen) -> str | None:
@@ -281,7 +279,7 @@ class PaneController:
         is_typed = state in (InputLineState.WHOLE, InputLineState.PART) or draft in squeeze(text)
         if draft and is_typed and self.closed_reason(screen) is None and await self.clear():
             self.record_stage(TypingStage.REMOVED)
-            reason = "the text did not arrive whole: it was removed again, and Enter was not pressed"
+            reason = "the text did not arrive completely: it was removed again, and Enter was not pressed"
         else:
             reason = "the text was not seen in the input line: Enter was not pressed"
         return ineffective(reason, untrusted=safe_screen_text(self._visible_text(screen)))

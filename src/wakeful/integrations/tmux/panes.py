@@ -94,7 +94,7 @@ async def _list_once(socket: Path, deadline_seconds: float) -> Listing:
     try:
         found = parse_panes(answer.output, separator.encode())
     except ValueError:
-        return Listing(socket, ProcessState.UNKNOWN, reason="tmux answered in a form we do not know")
+        return Listing(socket, ProcessState.UNKNOWN, reason="tmux sent an unknown answer")
     return Listing(
         socket, ProcessState.ALIVE, tuple(row for row, _ in found), wrote=tuple(wrote for _, wrote in found)
     )
@@ -104,14 +104,14 @@ def parse_panes(output: bytes, separator: bytes) -> list[tuple[PaneRow, int]]:
     """Every printed pane with the time of its window's last output. Raises ValueError for any other output."""
     before, *rows = output.split(separator)
     if before:
-        raise ValueError("these are not the rows we asked for")
+        raise ValueError("these are not the requested rows")
     return [_parse_row(row) for row in rows]
 
 
 def _parse_row(row: bytes) -> tuple[PaneRow, int]:
     fields = row.split(b" ", len(_FIELDS) - 1)
     if len(fields) != len(_FIELDS) or not row.endswith(b"\n"):
-        raise ValueError("this is not a row we asked for")
+        raise ValueError("this is not a requested row")
     pane_id, pid, dead, wrote, session = fields
     return PaneRow(_text(session[:-1]), pane_id.decode("ascii"), int(pid), dead == b"1"), int(wrote)
 

@@ -85,7 +85,7 @@ class TmuxServer:
         try:
             return Screen.parse(captured)
         except ValueError as problem:
-            raise TmuxFailed(reason="it answered in a form we do not know") from problem
+            raise TmuxFailed(reason="it sent an unknown answer") from problem
 
     async def last_output(self, target: str) -> str:
         """The last rows with text of a dead pane, scrolled ones included. Raises TmuxFailed."""

@@ -193,7 +193,7 @@ class TmuxStarter:
                     await asyncio.sleep(SERVER_EXIT_SECONDS)
                 else:
                     raise
-        raise TmuxFailed(reason=f"no session could be made in {ATTEMPTS_MAX} attempts")
+        raise TmuxFailed(reason=f"no session could be created in {ATTEMPTS_MAX} attempts")
 
     async def _new_session(self, request: StartRequest, name: str, script: str) -> PaneAddress:
         Path(self._server.socket).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -313,7 +313,9 @@ def _no_shell_reason(shell: Process, cwd: str) -> str | None:
     if proc.children(shell):
         return "the shell in its pane runs something"
     if proc.cwd(shell.pid) != cwd:
-        return f"the shell in its pane is not in {cwd} any more, and a conversation is found from there only"
+        return (
+            f"the shell in its pane is no longer in {cwd}, and the conversation can only be found from there"
+        )
     return None
 
 
