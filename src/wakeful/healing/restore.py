@@ -25,7 +25,9 @@ from wakeful.judging.session_record import safe
 from wakeful.sessions.registry import SessionRegistry
 from wakeful.sessions.session import TrackedSession
 
-NEEDS_APPROVAL: Final = "a call that may have had effects elsewhere was interrupted: `wakeful resume {id} --yes`"
+NEEDS_APPROVAL: Final = (
+    "a call that may have had effects elsewhere was interrupted: `wakeful resume {id} --yes`"
+)
 
 
 class NotLost(OperatorError, code="not-lost", http_status=409, exit_code=1):
