@@ -165,7 +165,7 @@ def test_mistakes_get_one_line(house: AgentsFixture) -> None:
     assert (stopped.exit_code, "wakeful agent start one" in stopped.err) == (1, True)
     house.start("one")
     blind = house.daemon.run("attach", "one")
-    assert (blind.exit_code, "In one, run: tmux" in blind.err) == (2, True)
+    assert (blind.exit_code, "In one, run: wakeful attach one" in blind.err) == (2, True)
     house.kill("one")
     house.wait("one", state="stale")
     undecided = house.daemon.run("attach", "one")

@@ -80,7 +80,7 @@ def test_archiving_moves_older_events(home: RunningDaemon) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--since", "soon"], "use 30m, 24h, 7d, 22:00 or ISO 8601"),
+        (["--since", "soon"], "use 30m, 24h, 7d, 22:00, today, yesterday or ISO 8601"),
         (["--archive-before", "-"], "Invalid time"),
         (["--follow", "--archive-before", "1d"], "either --follow or --archive-before"),
     ],

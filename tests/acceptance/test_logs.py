@@ -182,7 +182,8 @@ def test_json_lines_are_whole(daemon: RunningDaemon, log: Path, followers: list[
     follower.wait_for("Makefile")
     assert follower.interrupt() == 130
     last = [json.loads(line) for line in follower.out.splitlines()][-2:]
-    assert [(each["call_id"], each["call"]["untrusted"]["tool"]) for each in last] == [("t4", "Bash")] * 2
+    assert [each["call"]["untrusted"]["tool"] for each in last] == ["Bash"] * 2
+    assert len({each["call_id"] for each in last}) == 1
     assert [each["call"]["ended_at"] is None for each in last] == [True, False]
 
 
@@ -241,7 +242,7 @@ def test_a_follower_says_that_the_session_waits_for_you(
     follower.wait_for("I begin")
     assert operator.type("send", "docs", script(bash("touch made"), DONE)).exit_code == 0
     waits = re.compile(r"wakeful waiting · .*Bash: touch made")
-    wait_for(lambda: waits.search(follower.out), "its question")
+    wait_for(lambda: waits.search(follower.out), "its question", 20)
     assert follower.interrupt() == 130
 
 

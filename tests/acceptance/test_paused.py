@@ -10,13 +10,15 @@ import pytest
 from bench.reference import command_contexts
 
 from support.daemon_process import RunningDaemon
-from wakeful.cli import app
+from wakeful.cli import app, read
 
 Words = tuple[str, ...]
 Command = Callable[[Words], str]
 # Every command that lists something Wakeful sees, keeps or would act on.
 LISTS: tuple[Words, ...] = (
     ("ls",),
+    ("list",),
+    ("ps",),
     ("session", "list"),
     ("session", "ls"),
     ("status",),
@@ -36,7 +38,7 @@ ALONE = tuple(each for each in LISTS if " ".join(each) not in NEEDS_DAEMON)
 # What lists nothing of Wakeful's: orders, one session or agent, other programs' own files, setting up. The live
 # views have claims of their own.
 OTHERS = """
-    top why send answer interrupt stop adopt release unpause
+    top watch why logs send answer interrupt stop kill adopt release unpause help version
     open doctor demo replay unmute pause resume up down run attach recover gateway/pair gateway/unpair mcp
     completion
     session/health session/status session/inspect session/why session/self session/wait session/revive session/stop
@@ -77,6 +79,8 @@ def wakeful(
 
     def run(words: Words) -> str:
         capsys.readouterr()
+        # Each command is a process of its own outside of this test.
+        read._local_queries.cache_clear()
         assert app._invoke(list(words)) == 0
         return capsys.readouterr().out
 

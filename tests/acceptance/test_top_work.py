@@ -80,8 +80,7 @@ def test_what_a_session_says_is_beside_the_list_and_keys_act_on_it(
     top.press("Enter")
     top.wait_for("claude  q/ is the answer", "prompt sent")
     top.press("l")
-    top.wait_for("Esc Back")
-    assert top.screen.count("All done") >= 1
+    top.wait_for("Esc Back", "All done")
     assert operator.type("send", "docs", script({"text": "while it was read"})).exit_code == 0
     top.wait_for("claude  while it was read", "Esc Back")
     top.press("Escape")

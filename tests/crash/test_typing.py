@@ -132,7 +132,7 @@ def test_a_draft_that_somebody_wrote_is_left_alone(typist: Typist) -> None:
     del daemon.environ["WAKEFUL_FAULTS"]
     daemon.up()
     refused = daemon.run("session", "send", NAME, SECOND)
-    assert (refused.exit_code, "somebody's draft" in refused.out) == (1, True), refused.out
+    assert (refused.exit_code, "a person's draft" in refused.out) == (1, True), refused.out
     assert f"> {FIRST} and mine" in pane(daemon).screen()
     assert typist.lines() == []
 

@@ -98,7 +98,7 @@ def test_a_change_is_shown_and_said_without_asking(doors: HttpFixture, page: Pag
     doors.call(lambda: doors.house.ask("working", "Edit: main.py"))
     expect(row(page, "working").locator(".state")).to_have_text("waiting")
     expect(row(page, "working")).to_contain_text("asks you · Edit: main.py")
-    expect(page.locator("#announcer")).to_have_text("shop-work: asks you · Edit: main.py")
+    expect(page.locator("#announcer")).to_have_text("claude-working: asks you · Edit: main.py")
     expect(page.locator("#tally")).to_contain_text("4 need you")
     doors.call(lambda: doors.house.start("newcomer"))
     expect(row(page, "newcomer")).to_contain_text("ready for a prompt")

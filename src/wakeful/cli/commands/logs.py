@@ -183,9 +183,13 @@ async def _follow(session_id: SessionId, part: ConversationPart, printer: Conver
     try:
         while True:
             record = await changes.next()
-            target = f"/api/sessions/{session_id}/messages?limit={MESSAGES_MAX}&after={cursor}"
+            one = f"/api/sessions/{session_id}"
+            target = f"{one}/messages?limit={MESSAGES_MAX}&after={cursor}"
             try:
                 part = decode_body(await client.get(target, READ_SECONDS_MAX), ConversationPart)
+                if record is None:
+                    # What changed before the connection is not pushed.
+                    record = decode_body(await client.get(f"{one}/status", READ_SECONDS_MAX), SessionRecord)
             except DaemonAway:
                 # The next connection is a change.
                 changes.keep(record)
@@ -201,8 +205,7 @@ async def _follow(session_id: SessionId, part: ConversationPart, printer: Conver
             newest = known[-1].at if known and not part.continued else ""
             printer.print_messages([each for each in joined if each not in before and each.at >= newest])
             known, cursor = joined, part.cursor
-            if record is not None:
-                printer.print_state(record)
+            printer.print_state(record)
     finally:
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
