@@ -150,7 +150,7 @@ class SessionsApiClient:
         return await self._post_action(session_id, "send", {"prompt": prompt}, START_SECONDS_MAX, key)
 
     async def resume(self, session_id: SessionId, environ: Mapping[str, str]) -> ActionReply:
-        order = {"environ": dict(environ)} if environ else {}
+        order = {"prompt_follows": True} | ({"environ": dict(environ)} if environ else {})
         return await self._post_action(session_id, "resume", order, START_SECONDS_MAX)
 
     async def answer(self, session_id: SessionId, question_id: str, reply: PermissionReply) -> ActionReply:
@@ -164,6 +164,10 @@ class SessionsApiClient:
 
     async def end_runaway(self, session_id: SessionId) -> ActionReply:
         return await self._post_action(session_id, "revive", {"by_gateway": True, "runaway": True})
+
+    async def leave_to_user(self, session_id: SessionId) -> ActionReply:
+        order = {"by_gateway": True, "failed": True}
+        return await self._post_action(session_id, "revive", order, START_SECONDS_MAX)
 
     async def revive(self, session_id: SessionId) -> ActionReply:
         return await self._post_action(session_id, "revive", {"by_gateway": True}, START_SECONDS_MAX)
