@@ -9,6 +9,7 @@ import pytest
 from support.daemon_process import RunningDaemon
 from support.gateway_process import GatewayFixture
 from support.telegram_server import BotApi
+from wakeful.client.async_client import SessionsApiClient
 from wakeful.gateway.host import GatewayHost, HostReader
 from wakeful.gateway.host_monitor import SelfHeal
 from wakeful.gateway.rules.host import HealKind, HealLimits
@@ -45,6 +46,7 @@ def host_of(house: GatewayFixture) -> GatewayHost:
     return GatewayHost(
         SystemClock(),
         HostReader(str(house.folder), pm2=False, docker=False, environ={}),
+        SessionsApiClient(str(house.daemon.socket), house.run).pid,
         temporary=house.folder / "temporary",
         log=house.folder / "gateway.log",
     )

@@ -127,6 +127,10 @@ class ScriptedSessions:
             return None
         return SessionSummary("idle" if session_id in self.alive else "stopped", "healthy", is_managed=True)
 
+    async def pid(self, session_id: SessionId) -> int | None:
+        del session_id
+        return None
+
     async def find_by_name(self, name: str) -> SessionId | None:
         heir = self.heirs.get(name)
         return SessionId(heir) if heir in self.alive else None

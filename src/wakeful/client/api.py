@@ -81,6 +81,9 @@ class SessionsApi(Protocol):
     async def summary(self, session_id: SessionId) -> SessionSummary | None:
         """Its state; None if the daemon does not know it."""
 
+    async def pid(self, session_id: SessionId) -> int | None:
+        """The pid of its agent process; None if the daemon knows no living one."""
+
     async def find_by_name(self, name: str) -> SessionId | None:
         """The living managed session of this name; None if there is none, or no single one."""
 

@@ -130,7 +130,7 @@ class SessionsApiClient:
 
     def __init__(self, socket_path: str, run: Path) -> None:
         self._client = AsyncDaemonClient(socket_path)
-        self._turns = TurnStream(run, self._fetch_pid)
+        self._turns = TurnStream(run, self.pid)
 
     async def start(self, workspace: Workspace, prompt: str, key: str) -> ActionReply:
         program, *flags = workspace.argv
@@ -179,6 +179,10 @@ class SessionsApiClient:
         findings = tuple(each.code for each in record.findings)
         return SessionSummary(record.state, record.health, findings, record.managed)
 
+    async def pid(self, session_id: SessionId) -> int | None:
+        record = await self._fetch_session(session_id)
+        return record.pid if record is not None else None
+
     async def find_by_name(self, name: str) -> SessionId | None:
         record = await self._fetch_session(SessionId(name))
         if record is None or record.pid is None or not record.managed:
@@ -211,10 +215,6 @@ class SessionsApiClient:
                 return None
             raise
         return decode_body(body, SessionRecord)
-
-    async def _fetch_pid(self, session_id: SessionId) -> int | None:
-        record = await self._fetch_session(session_id)
-        return record.pid if record is not None else None
 
 
 def _path(session_id: SessionId, tail: str = "") -> str:

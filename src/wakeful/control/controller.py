@@ -30,7 +30,7 @@ from wakeful.core.errors import OperatorError, WorldError
 from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
 from wakeful.core.leases import conversation_id_for, prompt_id_for
-from wakeful.core.managed_session import SESSION_VARIABLE, ManagedSession, PaneAddress
+from wakeful.core.managed_session import ManagedSession, PaneAddress
 from wakeful.core.process import Process, ProcessState
 from wakeful.effects.rules import Effect
 from wakeful.judging import interrupted_calls as effects
@@ -372,7 +372,7 @@ class SessionController:
         session, _ = self._find_managed(text)
 
         async def perform(current: ManagedSession) -> ActionResult:
-            states = await self._processes.kill(SESSION_VARIABLE, current.session_id)
+            states = await self._processes.kill(current)
             if not states:
                 return ActionResult(ActionOutcome.INEFFECTIVE, "it has no process")
             if any(each is not ProcessState.DEAD for each in states):
