@@ -23,8 +23,9 @@ from wakeful.control.driver import (
 )
 from wakeful.core.errors import ClientMissing, StartFailed, WakefulError, WorkingDirectoryGone
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.managed_session import INTENT_VARIABLE, ManagedSession
+from wakeful.core.managed_session import INTENT_VARIABLE, SESSION_VARIABLE, ManagedSession
 from wakeful.core.process import ProcessState
+from wakeful.daemon.control import LocalProcesses
 from wakeful.integrations.codex.driver import CodexDriver
 from wakeful.linux import proc
 from wakeful.linux.clock import SystemClock
@@ -179,6 +180,24 @@ async def test_interrupted_in_a_tool_it_goes_on(codex_home: CodexHome, driver: C
     await driver.stop(again)
     (rollout,) = codex_home.logs()
     assert b"turn_aborted" in rollout.read_bytes()
+
+
+async def test_the_first_process_of_a_conversation_is_ended_as_a_crash(
+    codex_home: CodexHome, driver: CodexDriver, tmp_path: Path
+) -> None:
+    """It has no mark, because Codex names its own conversation: it is ended all the same, and its tool is left alone."""
+    processes = LocalProcesses(SystemClock(), tmp_path)
+    managed = hosted(
+        await driver.start(order_for(codex_home, script({"run": "sleep 60; true"}, {"text": "never"})))
+    )
+    tool = await asyncio.to_thread(codex_home.wait_for_tool, "sleep")
+    assert processes.processes_with_variable(SESSION_VARIABLE, managed.session_id) == []
+    assert list(await processes.kill(managed)) == [ProcessState.DEAD]
+    assert is_gone(managed)
+    assert proc.identify(tool) is not None
+    stranger = proc.identify(os.getpid())
+    assert await processes.kill(replace(managed, process=stranger)) == [ProcessState.ALIVE]
+    await driver.stop(managed)
 
 
 async def test_killed_in_a_tool_and_resumed(codex_home: CodexHome, driver: CodexDriver) -> None:

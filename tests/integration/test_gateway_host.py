@@ -14,7 +14,8 @@ import pytest
 
 from support.docker_engine import IMAGE, DockerEngine
 from support.real_clients import wait_for
-from wakeful.core.managed_session import SESSION_VARIABLE
+from wakeful.client.errors import DaemonNotRunning
+from wakeful.core.ids import SessionId
 from wakeful.gateway.host import GatewayHost, HostReader, process_usage
 from wakeful.gateway.rules.host import HostReading, Unit, wrong_with
 from wakeful.gateway.rules.messages import ConversationKey
@@ -148,7 +149,16 @@ class Scene:
         self.log = tmp_path / "logs" / "gateway.log"
         self.temporary.mkdir()
         self.log.parent.mkdir()
-        self.host = GatewayHost(self.clock, figures(tmp_path), temporary=self.temporary, log=self.log)
+        # What the daemon knows of sessions.
+        self.pids: dict[str, int] = {}
+        self.host = GatewayHost(
+            self.clock, figures(tmp_path), self._pid, temporary=self.temporary, log=self.log
+        )
+
+    async def _pid(self, session_id: SessionId) -> int | None:
+        if session_id == "s-refused":
+            raise DaemonNotRunning
+        return self.pids.get(session_id)
 
     def file(self, path: Path, age_seconds: float) -> Path:
         path.write_text("x")
@@ -187,9 +197,8 @@ def test_only_the_gateways_own_old_files_are_removed(scene: Scene, tmp_path: Pat
 @pytest.fixture
 def burning() -> Iterator[subprocess.Popen[str]]:
     """A provider's process that takes a whole processor, with a tool of its own."""
-    environ = {**os.environ, SESSION_VARIABLE: "s-1"}
     process = subprocess.Popen(
-        [sys.executable, "-c", BURNS], env=environ, stdout=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-c", BURNS], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
@@ -208,8 +217,10 @@ def cpu_seconds(pid: int) -> float:
 async def test_a_process_of_ours_is_measured_between_two_looks(
     scene: Scene, burning: subprocess.Popen[str]
 ) -> None:
-    """The provider itself, not its tool; above the limit since the look before; strangers are not looked at."""
-    sessions = {"s-1": A, "s-of-nobody": ConversationKey("chat:2:thread:main")}
+    """The process that the daemon knows, with or without a mark; above the limit since the look before."""
+    b = ConversationKey("chat:2:thread:main")
+    sessions = {"s-refused": b, "s-1": A, "s-of-nobody": b}
+    scene.pids["s-1"] = burning.pid
     (first,) = await scene.host.hogs(sessions, 90.0)
     began = cpu_seconds(burning.pid)
     assert (first.key, first.process, first.busy_seconds) == (A, f"pid {burning.pid}", 0.0)

@@ -14,8 +14,8 @@ import pytest
 from support.real_clients import wait_for
 from wakeful.client import turn_stream as listening
 from wakeful.control.turn_events import Ended, Gone, PromptUnread, TurnEvent
-from wakeful.core.ids import SessionId
-from wakeful.core.managed_session import EPOCH_VARIABLE, SESSION_VARIABLE
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.managed_session import EPOCH_VARIABLE, SESSION_VARIABLE, ManagedSession
 from wakeful.core.process import ProcessState
 from wakeful.daemon.control import LocalProcesses
 from wakeful.integrations.claude_code.turn_reader import ClaudeTurnReader
@@ -86,8 +86,9 @@ def test_an_agent_is_ended_with_the_program_below_its_wrapper(tmp_path: Path) ->
     wait_for(lambda: all(_pid(each) for each in files) or None, "an agent and its tool")
     pids = [_pid(each) for each in files]
     processes = LocalProcesses(VirtualClock(), tmp_path)
+    managed = ManagedSession(SESSION, ConversationId("x"), "codex", "/", ("codex",), 2, 0.0)
     try:
-        assert set(asyncio.run(processes.kill(SESSION_VARIABLE, SESSION))) == {ProcessState.DEAD}
+        assert set(asyncio.run(processes.kill(managed))) == {ProcessState.DEAD}
         assert wrapper.wait(5) == -signal.SIGKILL
         assert [proc.identify_or_none(pid) is not None for pid in pids] == [False, True]
     finally:

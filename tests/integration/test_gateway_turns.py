@@ -9,6 +9,7 @@ import pytest
 from support.daemon_process import RunningDaemon
 from support.gateway_process import GatewayFixture
 from support.telegram_server import BotApi
+from wakeful.client.async_client import SessionsApiClient
 from wakeful.gateway.host import GatewayHost, HostReader
 from wakeful.gateway.host_monitor import SelfHeal
 from wakeful.gateway.rules.host import HealKind, HealLimits
@@ -45,6 +46,7 @@ def host_of(house: GatewayFixture) -> GatewayHost:
     return GatewayHost(
         SystemClock(),
         HostReader(str(house.folder), pm2=False, docker=False, environ={}),
+        SessionsApiClient(str(house.daemon.socket), house.run).pid,
         temporary=house.folder / "temporary",
         log=house.folder / "gateway.log",
     )
@@ -98,6 +100,27 @@ async def test_messages_are_answered_in_one_conversation(house: GatewayFixture) 
             pytest.approx(0.001),
             pytest.approx(0.001),
         ]
+
+
+async def test_a_failed_turn_is_its_users_and_nobody_elses(house: GatewayFixture) -> None:
+    """Its user is told to try again: the healer does not continue it as well, and the session says why."""
+    async with house.gateway() as life:
+        house.api.says("fail")
+        assert await life.answered(1) == ["Something went wrong with the agent. Please try again later."]
+        (conversation,) = life.gateway.conversations.all().values()
+
+        def explained() -> bool:
+            return "its chat was told" in house.daemon.run("why", conversation.session_id).out
+
+        await life.until(explained, "why")
+        # The healer acts on it after 0.2 s here.
+        await asyncio.sleep(2)
+        house.api.says("again")
+        assert (await life.answered(2))[1:] == ["Answer to: again."]
+        (log,) = Path(house.daemon.environ["HOME"]).glob(
+            f".claude/projects/*/{conversation.session_id[7:]}.jsonl"
+        )
+        assert "Wakeful: " not in log.read_text()
 
 
 async def test_a_permission_is_asked_and_given_by_a_button(house: GatewayFixture) -> None:

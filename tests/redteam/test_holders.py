@@ -23,7 +23,7 @@ from support.stub_clients import stand_in, tool_runner
 from support.tmux_server import Server
 from wakeful.agents.model import AgentRuntime, AgentSpec
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.managed_session import SESSION_VARIABLE, ManagedSession, PaneAddress
+from wakeful.core.managed_session import ManagedSession, PaneAddress
 from wakeful.core.process import Process
 from wakeful.daemon.control import LocalProcesses
 from wakeful.integrations.codex.driver import CodexDriver
@@ -242,8 +242,7 @@ async def _stop_agent(process: Process, folder: Path) -> None:
 
 
 async def _end_for_gateway(process: Process, folder: Path) -> None:
-    del process  # no record is read: only the mark counts
-    await LocalProcesses(VirtualClock(), folder).kill(SESSION_VARIABLE, f"claude-{uuid4()}")
+    await LocalProcesses(VirtualClock(), folder).kill(hosting(process))
 
 
 async def _end_step(process: Process, folder: Path) -> None:

@@ -15,6 +15,8 @@ from websockets.sync.client import ClientConnection, unix_connect
 from support.daemon_process import RunningDaemon
 from support.real_clients import ClaudeHome, end_tmux, wait_for
 from support.tmux_server import Server
+from wakeful.core.process import Process
+from wakeful.integrations.tmux.agent_runtime import runs_on_server
 from wakeful.linux import proc
 
 CHEAP = '[agents.{name}]\nruntime = "tmux"\ncommand = ["sleep", "100000"]\n'
@@ -64,9 +66,18 @@ class AgentsFixture:
         return pid
 
     def programs(self, name: str) -> list[int]:
-        """Every process with the agent's mark, in tmux or in a container of this host."""
-        marks = (("WAKEFUL_SESSION", f"agent-{name}"), ("WAKEFUL_AGENT", name))
-        return [each.pid for mark in marks for each in proc.processes_with_variable(*mark, os.getuid())]
+        """Every process of this agent, in tmux or in a container of this host.
+
+        A user may run several daemons, and tests of other folders, with agents of this name.
+        """
+        user = os.getuid()
+        in_tmux = proc.processes_with_variable("WAKEFUL_SESSION", f"agent-{name}", user)
+        contained = proc.processes_with_variable("WAKEFUL_AGENT", name, user)
+        engine = self.daemon.environ.get("DOCKER_HOST", "").removeprefix("unix://")
+        return [
+            *(each.pid for each in in_tmux if runs_on_server(str(self.server.socket), each.pid)),
+            *(each.pid for each in contained if _is_contained(each, engine)),
+        ]
 
     def lives(self, name: str) -> bool:
         return bool(self.programs(name))
@@ -125,6 +136,13 @@ class AgentsFixture:
     def end(self) -> None:
         self.desk.end()
         end_tmux(self.server.socket)
+
+
+def _is_contained(process: Process, engine: str) -> bool:
+    """Whether it runs in a container of the engine at this socket: its container's shim names a path beside that."""
+    beside = f"{Path(engine).parent}/"
+    shims = proc.ancestors(process.pid) if engine else []
+    return any(word.startswith(beside) for shim in shims for word in proc.command(shim.pid))
 
 
 def clients_of(server: Server) -> int:

@@ -12,7 +12,7 @@ from wakeful.control.driver import (
     ignore_start,
 )
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.managed_session import ManagedSession
+from wakeful.core.managed_session import SESSION_VARIABLE, ManagedSession
 from wakeful.core.process import Process, ProcessState
 from wakeful.storage.base import ActionOutcome
 
@@ -126,8 +126,11 @@ class ScriptedProcesses:
     def environ(self) -> Mapping[str, str]:
         return {"PATH": "/usr/bin"}
 
-    async def kill(self, variable: str, value: str) -> list[ProcessState]:
-        killed = self.processes_with_variable(variable, value)
+    async def kill(self, managed: ManagedSession) -> list[ProcessState]:
+        killed = self.processes_with_variable(SESSION_VARIABLE, managed.session_id)
+        known = managed.process
+        if known is not None and known not in (*killed, *self.dead):
+            killed.append(known)
         self.dead.update(killed)
         return [ProcessState.DEAD for _ in killed]
 

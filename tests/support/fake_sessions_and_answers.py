@@ -46,6 +46,8 @@ class ScriptedSessions:
         self.alive: set[str] = set()
         # Sessions that the gateway ended without a request.
         self.evicted: list[str] = []
+        # Sessions whose failed turn is left to its user.
+        self.left_to_users: list[str] = []
         self.known: set[str] = set()
         # Sessions that replaced another one after a fresh start by the healer.
         self.heirs: dict[str, str] = {}
@@ -112,6 +114,11 @@ class ScriptedSessions:
             else ActionReply(ActionOutcome.DECLINED, "it has no process", session_id)
         )
 
+    async def leave_to_user(self, session_id: SessionId) -> ActionReply:
+        self._raise("leave_to_user")
+        self.left_to_users.append(session_id)
+        return self.outcomes.get("leave_to_user", ActionReply(RECOVERED, "left to its user", session_id))
+
     async def revive(self, session_id: SessionId) -> ActionReply:
         return self._act("revive", session_id)
 
@@ -119,6 +126,10 @@ class ScriptedSessions:
         if session_id not in self.known:
             return None
         return SessionSummary("idle" if session_id in self.alive else "stopped", "healthy", is_managed=True)
+
+    async def pid(self, session_id: SessionId) -> int | None:
+        del session_id
+        return None
 
     async def find_by_name(self, name: str) -> SessionId | None:
         heir = self.heirs.get(name)
@@ -135,7 +146,7 @@ class ScriptedSessions:
                 told += 1
                 heard = self._said[key][told - 1]
                 yield heard
-                if isinstance(heard, Ended) and not heard.interrupted:
+                if isinstance(heard, Ended) and heard.is_final:
                     return
             await self._stirred.wait()
 

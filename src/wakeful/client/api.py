@@ -58,7 +58,7 @@ class SessionsApi(Protocol):
         """Give it another prompt, between its turns. A repeated key delivers nothing."""
 
     async def resume(self, session_id: SessionId, environ: Mapping[str, str]) -> ActionReply:
-        """Bring a conversation back whose process is gone, without a prompt."""
+        """Bring a conversation back whose process is gone. A prompt follows: it is not to go on with an interrupted turn."""
 
     async def answer(self, session_id: SessionId, question_id: str, reply: PermissionReply) -> ActionReply:
         """Answer a permission question."""
@@ -72,11 +72,17 @@ class SessionsApi(Protocol):
     async def end_runaway(self, session_id: SessionId) -> ActionReply:
         """Propose to end its process in its turn, as a crash would: the daemon decides, brings it back and continues its turn."""
 
+    async def leave_to_user(self, session_id: SessionId) -> ActionReply:
+        """Leave a failed turn to its user, who is told that it failed. Declined: it goes on, or a person decides."""
+
     async def revive(self, session_id: SessionId) -> ActionReply:
         """Propose to bring it back: the daemon decides."""
 
     async def summary(self, session_id: SessionId) -> SessionSummary | None:
         """Its state; None if the daemon does not know it."""
+
+    async def pid(self, session_id: SessionId) -> int | None:
+        """The pid of its agent process; None if the daemon knows no living one."""
 
     async def find_by_name(self, name: str) -> SessionId | None:
         """The living managed session of this name; None if there is none, or no single one."""
@@ -90,7 +96,7 @@ class SessionsApi(Protocol):
 
         It works after a restart of the listener as well: earlier events come first. When the healer replaces the
         process, the iteration continues with the new one (after `Gone`). An interrupted turn may be continued: after
-        such an `Ended` the iteration continues too, until the caller stops it.
+        such an `Ended`, or a failed one, the iteration continues too, until the caller stops it.
         """
 
 

@@ -130,7 +130,7 @@ class SessionsApiClient:
 
     def __init__(self, socket_path: str, run: Path) -> None:
         self._client = AsyncDaemonClient(socket_path)
-        self._turns = TurnStream(run, self._fetch_pid)
+        self._turns = TurnStream(run, self.pid)
 
     async def start(self, workspace: Workspace, prompt: str, key: str) -> ActionReply:
         program, *flags = workspace.argv
@@ -150,7 +150,7 @@ class SessionsApiClient:
         return await self._post_action(session_id, "send", {"prompt": prompt}, START_SECONDS_MAX, key)
 
     async def resume(self, session_id: SessionId, environ: Mapping[str, str]) -> ActionReply:
-        order = {"environ": dict(environ)} if environ else {}
+        order = {"prompt_follows": True} | ({"environ": dict(environ)} if environ else {})
         return await self._post_action(session_id, "resume", order, START_SECONDS_MAX)
 
     async def answer(self, session_id: SessionId, question_id: str, reply: PermissionReply) -> ActionReply:
@@ -165,6 +165,10 @@ class SessionsApiClient:
     async def end_runaway(self, session_id: SessionId) -> ActionReply:
         return await self._post_action(session_id, "revive", {"by_gateway": True, "runaway": True})
 
+    async def leave_to_user(self, session_id: SessionId) -> ActionReply:
+        order = {"by_gateway": True, "failed": True}
+        return await self._post_action(session_id, "revive", order, START_SECONDS_MAX)
+
     async def revive(self, session_id: SessionId) -> ActionReply:
         return await self._post_action(session_id, "revive", {"by_gateway": True}, START_SECONDS_MAX)
 
@@ -174,6 +178,10 @@ class SessionsApiClient:
             return None
         findings = tuple(each.code for each in record.findings)
         return SessionSummary(record.state, record.health, findings, record.managed)
+
+    async def pid(self, session_id: SessionId) -> int | None:
+        record = await self._fetch_session(session_id)
+        return record.pid if record is not None else None
 
     async def find_by_name(self, name: str) -> SessionId | None:
         record = await self._fetch_session(SessionId(name))
@@ -207,10 +215,6 @@ class SessionsApiClient:
                 return None
             raise
         return decode_body(body, SessionRecord)
-
-    async def _fetch_pid(self, session_id: SessionId) -> int | None:
-        record = await self._fetch_session(session_id)
-        return record.pid if record is not None else None
 
 
 def _path(session_id: SessionId, tail: str = "") -> str:

@@ -112,7 +112,7 @@ class TurnStream:
             followed = process or Process(0, 0, proc.boot_id())
             async for event in _events_of_process(folder, followed, reader):
                 yield event
-                if isinstance(event, Ended) and not event.interrupted:
+                if isinstance(event, Ended) and event.is_final:
                     return
             yield Gone(folder.last_error_output())
             if not reader.on_new_process():

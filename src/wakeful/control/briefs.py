@@ -21,6 +21,10 @@ WAKE_PREFIX: Final = "Wakeful wakes the agent "
 OWN_PROMPT_PREFIXES: Final = (BRIEF_PREFIX.encode(), WAKE_PREFIX.encode())
 
 
+# For a turn that failed, or died, and was not continued: its user was told so, and asks again.
+PROMPT_FOLLOWS: Final = "Your user was told that this work failed, and writes the next message: do not go on before that. End your turn now."
+
+
 class BriefedCall(Struct, frozen=True):
     """A call that began and never returned. `words` are its input or its subject."""
 

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.control.briefs import BriefedCall, brief, fresh_brief
+from wakeful.control.briefs import PROMPT_FOLLOWS, BriefedCall, brief, fresh_brief
 from wakeful.control.driver import (
     ActionResult,
     HostProcesses,
@@ -30,7 +30,7 @@ from wakeful.core.errors import OperatorError, WorldError
 from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
 from wakeful.core.leases import conversation_id_for, prompt_id_for
-from wakeful.core.managed_session import SESSION_VARIABLE, ManagedSession, PaneAddress
+from wakeful.core.managed_session import ManagedSession, PaneAddress
 from wakeful.core.process import Process, ProcessState
 from wakeful.effects.rules import Effect
 from wakeful.judging import interrupted_calls as effects
@@ -350,6 +350,17 @@ class SessionController:
             perform,
         )
 
+    async def mark_failure_told(self, text: str, unless: Precondition) -> str | None:
+        """Note that its user is told that its turn failed; returns the reason of `unless` not to, after the newest evidence."""
+        session, managed = self._find_managed(text)
+        async with self._gate.lock_for(managed.session_id):
+            self._gate.refresh(managed.session_id)
+            if (reason := unless()) is not None:
+                return reason
+            current = self._managed_sessions.get(session.subject.id)
+            await self._managed_sessions.save(replace(current, failure_told_at=self._clock.now().wall))
+        return None
+
     async def _withdraw_stop(self, session_id: SessionId) -> None:
         """A person gave it other work: the stop before it failed, and does not explain a later end."""
         managed = self._managed_sessions.find(session_id)
@@ -361,7 +372,7 @@ class SessionController:
         session, _ = self._find_managed(text)
 
         async def perform(current: ManagedSession) -> ActionResult:
-            states = await self._processes.kill(SESSION_VARIABLE, current.session_id)
+            states = await self._processes.kill(current)
             if not states:
                 return ActionResult(ActionOutcome.INEFFECTIVE, "it has no process")
             if any(each is not ProcessState.DEAD for each in states):
@@ -385,11 +396,14 @@ class SessionController:
         *,
         context: str = "",
         approved: bool = False,
+        unless: Precondition = lambda: None,
+        prompt_follows: bool = False,
     ) -> ActionRecord:
         """Continue a conversation whose agent is gone. Raises AgentProcessAlive, CannotResume, RemoteCallInterrupted.
 
         The agent gets the caller's environment, else the daemon's own, and a brief about the interrupted calls,
-        followed by `context`.
+        followed by `context`. Inside the gate, `unless` may return a reason to decline. `prompt_follows`: its user's next
+        message follows, so it is not to go on with an interrupted turn.
         """
         session, managed = self._find_managed(text)
         if managed.driver == "tmux" and session.subject.provider not in CLIENT_PROGRAMS:
@@ -397,6 +411,8 @@ class SessionController:
         self._refuse_while_alive(session)
         if not approved:
             refuse_unchecked_calls(session, self._classifier)
+        if prompt_follows and session.activity.in_turn:
+            context = f"{context} {PROMPT_FOLLOWS}".strip()
         prompt = brief_of(session, self._clock.now().wall, context)
         environ = environment(self._processes.environ() if caller is None else caller)
         driver = self._drivers[managed.driver]
@@ -428,7 +444,7 @@ class SessionController:
             ActionKind.RESUME,
             managed.session_id,
             ActionIntent(managed, len(prompt or "")),
-            lambda: self._owner_alive_reason(session) or self._stopped_reason(session),
+            lambda: self._owner_alive_reason(session) or self._stopped_reason(session) or unless(),
             perform,
             by_itself=self._automatic,
         )

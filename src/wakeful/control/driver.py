@@ -208,8 +208,11 @@ class HostProcesses(Protocol):
     def environ(self) -> Mapping[str, str]:
         """The daemon's own environment."""
 
-    async def kill(self, variable: str, value: str) -> Sequence[ProcessState]:
-        """Kill the agents with exactly this variable, and none of their tools; returns the state of each afterwards."""
+    async def kill(self, managed: ManagedSession) -> Sequence[ProcessState]:
+        """Kill the agents of this session, and none of their tools; returns the state of each afterwards.
+
+        They have its mark. The first process of a client that names its own conversation has none: it is known by `process`.
+        """
 
     def open_event_log(self, name: str, process: Process, cwd: str) -> None:
         """Open the event log by which a program without a conversation is watched."""

@@ -127,6 +127,10 @@ class ActionGate:
         """When the newest prompt was delivered here; its log may not show it yet."""
         return self._last_prompts.get(session_id)
 
+    def refresh(self, session_id: SessionId) -> None:
+        """Read the newest evidence about a session."""
+        self._listener.refresh(session_id)
+
     def lock_for(self, session_id: SessionId) -> asyncio.Lock:
         """Excludes all other actions on this session, for code that replaces it by another one."""
         return self._locks[session_id]

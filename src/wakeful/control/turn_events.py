@@ -54,6 +54,11 @@ class Ended(Struct, frozen=True):
     # Why the model stopped, in the client's word; `end_turn` for a complete answer.
     stop_reason: str = ""
 
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing continues this turn. One that failed or was interrupted may go on by a prompt of the healer."""
+        return not self.interrupted and self.failure is None
+
 
 class Gone(Struct, frozen=True):
     """Its process ended inside the turn. `last_words` are redacted lines of its error stream."""

@@ -62,6 +62,8 @@ class ManagedSession(Struct, frozen=True):
     typed: str = ""
     # An action whose end is unknown, because Wakeful ended during it; kept until the next confirmed prompt.
     note: str = ""
+    # When the chat gateway told its user that the last turn failed: nothing continues that turn by itself.
+    failure_told_at: float | None = None
 
     @property
     def is_ended(self) -> bool:

@@ -35,17 +35,18 @@ from wakeful.control.person_stops import PersonStops
 from wakeful.control.start import environment
 from wakeful.core.clock import Clock, iso
 from wakeful.core.ids import SessionId
-from wakeful.core.managed_session import ManagedSession
+from wakeful.core.managed_session import SESSION_VARIABLE, ManagedSession
 from wakeful.core.process import Process, ProcessState
 from wakeful.daemon.callers import Callers
 from wakeful.daemon.observer import ObservedSessions, SessionObserver
+from wakeful.integrations.driver_support import agent_of
 from wakeful.integrations.providers import NAMES, all_providers
 from wakeful.integrations.tmux.driver import TmuxDriver
 from wakeful.integrations.tmux.prompt_in_log import has_prompt
 from wakeful.linux import proc
 from wakeful.linux.child_environment import agent_environ, kept_back
 from wakeful.linux.files import owner_only
-from wakeful.linux.terminate import has_variable, terminate, terminate_marked
+from wakeful.linux.terminate import terminate, terminate_marked
 from wakeful.sources.tool_processes import TOOL_VARIABLES, is_tool
 from wakeful.storage.base import ActionOutcome, Store
 
@@ -218,11 +219,15 @@ class LocalProcesses:
     def environ(self) -> Mapping[str, str]:
         return agent_environ(os.environ)
 
-    async def kill(self, variable: str, value: str) -> Sequence[ProcessState]:
-        # npm's wrapper has the variable too, and the program below it does not end with it.
-        is_marked, steps = has_variable(variable, value), ((signal.SIGKILL, KILL_SECONDS_MAX),)
-        found = self.processes_with_variable(variable, value)
-        return [(await terminate(each, steps, is_meant=is_marked)).sight for each in found]
+    async def kill(self, managed: ManagedSession) -> Sequence[ProcessState]:
+        # npm's wrapper has the mark too, and the program below it does not end with it.
+        found = self.processes_with_variable(SESSION_VARIABLE, managed.session_id)
+        known = managed.process
+        if known is not None and known not in found and proc.state_of(known) is ProcessState.ALIVE:
+            found.append(known)
+        is_agent = agent_of(managed.session_id, managed.conversation_id)
+        steps = ((signal.SIGKILL, KILL_SECONDS_MAX),)
+        return [(await terminate(each, steps, is_meant=is_agent)).sight for each in found]
 
     def open_event_log(self, name: str, process: Process, cwd: str) -> None:
         opened = {"at": iso(self._clock.now().wall), "event": "opened", "pid": process.pid, "cwd": cwd}

@@ -265,7 +265,9 @@ class Gateway:
     def _new_host(self) -> GatewayHost:
         host = self._config.gateway_host
         figures = HostReader(self._paths.state_dir, pm2=host.pm2, docker=host.docker, environ=self._environ)
-        return GatewayHost(self._clock, figures, temporary=Path(self._paths.probe), log=self._log_path)
+        return GatewayHost(
+            self._clock, figures, self._sessions.pid, temporary=Path(self._paths.probe), log=self._log_path
+        )
 
     def _new_self_heal(self) -> SelfHeal:
         host = self._config.gateway_host

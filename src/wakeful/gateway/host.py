@@ -9,11 +9,12 @@ symlink is followed.
 import asyncio
 import ctypes
 import gc
+import logging
 import os
 import shutil
 import socket
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -24,7 +25,8 @@ from msgspec import Struct
 
 from wakeful.core.clock import Clock
 from wakeful.core.decoding import decode_json
-from wakeful.core.managed_session import SESSION_VARIABLE
+from wakeful.core.errors import WakefulError
+from wakeful.core.ids import SessionId
 from wakeful.core.process import Process
 from wakeful.gateway.rules.host import Hog, HostReading, Unit
 from wakeful.gateway.rules.messages import ConversationKey
@@ -194,6 +196,11 @@ TEMPORARY_SECONDS_MAX: Final = 86_400.0
 ROTATED_SECONDS_MAX: Final = 3 * 86_400.0
 
 
+FetchPid = Callable[[SessionId], Awaitable[int | None]]
+
+log = logging.getLogger("wakeful.gateway")
+
+
 class _CpuUsage(Struct):
     """Processor seconds of a process at its last reading. `since`: since when each reading was above the limit."""
 
@@ -203,11 +210,18 @@ class _CpuUsage(Struct):
 
 
 class GatewayHost:
-    """`temporary` is the gateway's own folder of temporary files, `log` its log, rotated as `log.1` and so on."""
+    """`temporary` is the gateway's own folder of temporary files, `log` its log, rotated as `log.1` and so on.
 
-    def __init__(self, clock: Clock, reader: HostReader, *, temporary: Path, log: Path) -> None:
+    `fetch_pid`: the pid of a session's agent process, as the daemon knows it. Not every one has a mark, and a marked
+    one may be only a wrapper.
+    """
+
+    def __init__(
+        self, clock: Clock, reader: HostReader, fetch_pid: FetchPid, *, temporary: Path, log: Path
+    ) -> None:
         self._clock = clock
         self._reader = reader
+        self._fetch_pid = fetch_pid
         self._temporary = temporary
         self._log = log
         self._cpu_usage: dict[Process, _CpuUsage] = {}
@@ -217,13 +231,21 @@ class GatewayHost:
 
     async def hogs(self, sessions: Mapping[str, ConversationKey], cpu_percent_max: float) -> tuple[Hog, ...]:
         now = self._clock.now().awake
-        found = await asyncio.to_thread(_provider_processes, tuple(sessions))
+        found = {each: process for each in sessions if (process := await self._process_of(each)) is not None}
         self._cpu_usage = {each: usage for each, usage in self._cpu_usage.items() if each in found.values()}
         hogs = (
             self._measure(sessions[session_id], process, now, cpu_percent_max)
             for session_id, process in found.items()
         )
         return tuple(each for each in hogs if each is not None)
+
+    async def _process_of(self, session_id: str) -> Process | None:
+        try:
+            pid = await self._fetch_pid(SessionId(session_id))
+        except WakefulError as problem:
+            log.info("the process of %s is not known: %s", session_id, problem)
+            return None
+        return proc.identify_or_none(pid) if pid is not None else None
 
     async def collect_memory(self) -> None:
         gc.collect()
@@ -265,21 +287,6 @@ class GatewayHost:
                 continue
             removed += 1
         return removed
-
-
-def _provider_processes(sessions: tuple[str, ...]) -> dict[str, Process]:
-    """The provider's own process of each session: it carries the session's mark, and its parent does not."""
-    found = {}
-    for session_id in sessions:
-        carriers = proc.processes_with_variable(SESSION_VARIABLE, session_id, os.getuid())
-        pids = {each.pid for each in carriers}
-        tops = [
-            each for each in carriers if (parent := proc.parent_of(each)) is None or parent.pid not in pids
-        ]
-        if tops:
-            # An orphaned tool has no marked parent either; the provider was there before any tool.
-            found[session_id] = min(tops, key=lambda each: each.started)
-    return found
 
 
 def _older_files(folder: Path, pattern: str, wall: float) -> Iterator[Path]:

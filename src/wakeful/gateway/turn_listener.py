@@ -14,6 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.client.api import SessionsApi
+from wakeful.client.errors import DaemonAway, DaemonRefused
 from wakeful.control.login import AuthTier, auth_tier
 from wakeful.control.turn_events import (
     AnswerText,
@@ -30,6 +31,7 @@ from wakeful.core.errors import WakefulError
 from wakeful.core.ids import SessionId
 from wakeful.core.waiting import wait_for_event_or_deadline
 from wakeful.gateway.permissions import ChatQuestions
+from wakeful.gateway.prompt_delivery import CANNOT_CONTINUE
 from wakeful.gateway.rules.errors import (
     AUTH_REQUIRED,
     Category,
@@ -53,6 +55,7 @@ NOT_BEGUN_TEXT: Final = "Your message did not reach the agent. Please try again 
 UNSURE_TEXT: Final = (
     "It is unknown whether the agent got this message. Please check the result before you send it again."
 )
+GOES_ON_TEXT: Final = "The agent failed in the middle of this message and may go on with it. Please check the result before you send it again."
 LOST_TEXT: Final = "This message was lost during a restart. Please send it again."
 # Conversations whose last answers are remembered: many times the usual number of sessions.
 KEYS_MAX: Final = 200
@@ -71,7 +74,13 @@ class SessionLost(Struct, frozen=True):
     """Its session is unknown now."""
 
 
-TurnEnd = Ended | Gone | TimedOut | NotBegun | TurnStopped | SessionLost
+class LeftUnclear(Struct, frozen=True):
+    """It failed with this end. It was continued, or may be, and its answer was not heard."""
+
+    end: Ended | Gone
+
+
+TurnEnd = Ended | Gone | TimedOut | NotBegun | TurnStopped | SessionLost | LeftUnclear
 
 
 class AnswerJudge:
@@ -86,6 +95,8 @@ class AnswerJudge:
             return Fault(Category.PROCESS_CRASH, Category.PROCESS_CRASH), LOST_TEXT
         if isinstance(end, TurnStopped):
             return None, f"{_partial_answer(end.text, turn.prompt)}\n\n{STOPPED_TEXT}".strip()
+        if isinstance(end, LeftUnclear):
+            return classify(end.end), GOES_ON_TEXT
         fault = classify(end)
         if fault is None and isinstance(end, Ended):
             fault = self._rejection(turn, end)
@@ -190,10 +201,12 @@ class TurnListener:
                 self.last_event_at, self._last_event = self._clock.now().awake, event
                 self._wake.set()
                 await self._on_event(event)
-                if isinstance(event, Ended) and not event.interrupted:
+                if isinstance(event, Ended) and event.is_final:
                     return event
                 if isinstance(event, Ended | Gone | PromptUnread) and self._stopped_at is not None:
                     return TurnStopped(self._text)
+                if isinstance(event, Ended) and event.failure is not None and await self._leave_to_user():
+                    return event
                 if isinstance(event, PromptUnread):
                     # A client may take a message into the running turn without reporting it.
                     return NotBegun("its process ended during other work", is_sure=False)
@@ -222,10 +235,14 @@ class TurnListener:
         while (until := self._deadline()) > self._clock.now().awake:
             self._wake.clear()
             await wait_for_event_or_deadline(self._clock, self._wake, until)
-        if self._stopped_at is not None or isinstance(self._last_event, Ended):
+        last = self._last_event
+        if isinstance(last, Ended) and last.failure is not None:
+            # Without a stop, the daemon did not leave it to the user.
+            return LeftUnclear(last) if self._stopped_at is None else TurnStopped(self._text)
+        if self._stopped_at is not None or isinstance(last, Ended):
             return TurnStopped(self._text)
-        if isinstance(self._last_event, Gone):
-            return self._last_event
+        if isinstance(last, Gone):
+            return last if await self._leave_to_user() else LeftUnclear(last)
         if self._last_event is None and self._turn.doubt:
             return NotBegun(self._turn.doubt)
         if await self._propose_revival():
@@ -244,6 +261,24 @@ class TurnListener:
             return self.last_event_at + self._limits.cut_short
         question_seconds = self._limits.question if self._questions.is_open(self.session_id) else 0.0
         return self.last_event_at + self._limits.turn + question_seconds
+
+    async def _leave_to_user(self) -> bool:
+        """Whether nothing continues this failed turn, so that its user can be told to ask again. The daemon decides."""
+        until = self._clock.now().awake + self._limits.cut_short
+        while self._clock.now().awake < until:
+            try:
+                reply = await self._sessions.leave_to_user(self.session_id)
+            except DaemonAway as problem:
+                log.warning("%s failed, and may be continued: %s", self.session_id, problem)
+                await self._clock.sleep(self._limits.retry)
+            except DaemonRefused as refused:
+                log.warning("%s failed: %s", self.session_id, refused)
+                # What it does not manage it does not continue.
+                return refused.reason in CANNOT_CONTINUE
+            else:
+                log.info("%s failed: %s (%s)", self.session_id, reply.outcome, reply.words)
+                return reply.outcome is ActionOutcome.CONFIRMED
+        return False
 
     async def _propose_revival(self) -> bool:
         """Propose to revive the session; the daemon decides. Returns whether the turn waits for it."""

@@ -32,6 +32,7 @@ from wakeful.healing.case_ending import RECOVERED, ending_of
 from wakeful.healing.cases import HealingCases, reason_for, summary_text
 from wakeful.healing.plan import (
     ACTING_STEPS,
+    FAILURE_TOLD,
     HealerObserves,
     HealingDecision,
     HealingRules,
@@ -43,6 +44,7 @@ from wakeful.healing.revival import REVIVED_BY_OTHER_DAEMON, Reviver
 from wakeful.healing.schedule import RETRY_SECONDS, TreatmentScheduler
 from wakeful.healing.situation import SituationBuilder
 from wakeful.incidents.critical_event import ActionTaken, CriticalEventKind
+from wakeful.incidents.model import NO_ACTION
 from wakeful.judging.evidence import stop_reason, why_final
 from wakeful.judging.findings import FindingCode
 from wakeful.sessions.registry import SessionRegistry
@@ -179,6 +181,14 @@ class Healer:
         session = self._find_managed(text)
         return await self._scheduler.run_alone(session.subject.id, self._end_runaway(session))
 
+    async def leave_to_user(self, text: str) -> ActionRecord:
+        """Leave a turn that failed to the user who asked for it: the chat gateway tells them so, and to write again.
+
+        Declined if it was continued already, or waits for a person's decision. Raises SessionNotFound, NotManaged.
+        """
+        session = self._find_managed(text)
+        return await self._scheduler.run_alone(session.subject.id, self._leave_to_user(session))
+
     def _find_managed(self, text: str) -> TrackedSession:
         session = self._registry.find(text)
         self._situations.require_managed(session.subject.id)
@@ -203,6 +213,18 @@ class Healer:
         if decision.step not in ACTING_STEPS:
             return _declined_end(session_id, decision.reason)
         return await self._reviver.end_process(session_id)
+
+    async def _leave_to_user(self, session: TrackedSession) -> ActionRecord:
+        session_id = session.subject.id
+
+        def refusal_reason() -> str | None:
+            case = self._cases.get(session_id)
+            return None if case is None else _continued_reason(session, case)
+
+        reason = await self._reviver.mark_failure_told(session_id, refusal_reason)
+        outcome = ActionOutcome.CONFIRMED if reason is None else ActionOutcome.DECLINED
+        self._scheduler.schedule(session_id)
+        return ActionRecord(session_id, ActionKind.RESUME, session_id, outcome, reason or FAILURE_TOLD)
 
     async def _treat_confirmed(self, session: TrackedSession) -> ActionRecord:
         """Treat a session; if its finding is too new, once more when that has lasted."""
@@ -343,6 +365,8 @@ class Healer:
     ) -> None:
         match decision.step:
             case HealingStep.NOTIFY | HealingStep.WAIT:
+                if decision.reason == FAILURE_TOLD:
+                    case = await self._cases.save(replace(case, did=f"{NO_ACTION}{FAILURE_TOLD}"))
                 await self._report(session, case, decision, ActionTaken.NONE)
             case HealingStep.HOLD:
                 held = await self._cases.hold(session, case, decision)
@@ -494,6 +518,17 @@ class Healer:
             else:
                 await self._cases.close(case)
         return False
+
+
+def _continued_reason(session: TrackedSession, case: HealingCase) -> str | None:
+    """Why a failed turn is not its user's alone; None: Wakeful did not act on it, or it failed again since."""
+    if case.held:
+        return "it waits for a person's decision"
+    if case.acted_at is None or case.declined or case.given_up or is_asked_anew(case, session.activity):
+        return None
+    findings = session.verdict.findings if session.verdict is not None else ()
+    is_new = any(each.since.wall > case.acted_at for each in findings)
+    return None if is_new else case.did
 
 
 def _declined_end(session_id: SessionId, reason: str) -> ActionRecord:

@@ -30,6 +30,9 @@ OUTCOME_SECONDS_MAX: Final = 900.0
 AGENT_SECONDS: Final = 2.0
 # A runaway that made progress within this time is left alone: it costs, but it works.
 PROGRESS_SECONDS: Final = 600.0
+FAILURE_TOLD: Final = "its chat was told that this turn failed: the next message decides how it goes on"
+# The turn is over and waits for a prompt to go on.
+ENDED_TURN_CODES: Final = frozenset({FindingCode.TURN_FAILED, FindingCode.USAGE_LIMITED})
 BREAKER_OPEN: Final = "too many resumes failed lately: Wakeful tries none for a while"
 
 
@@ -85,6 +88,8 @@ class Situation(Struct, frozen=True, kw_only=True):
     place_gone: bool = False
     # A person's stop is final.
     stopped: bool = False
+    # The chat gateway told its user that this turn failed.
+    failure_told: bool = False
     # It was idle, and a reboot or the death of its tmux server ended it.
     lost: bool = False
     limit_in_seconds: float | None = None
@@ -191,6 +196,15 @@ def _hosted_by_agent(now: Situation, _history: CaseHistory, _rules: HealingRules
 def _given_up(_now: Situation, history: CaseHistory, _rules: HealingRules) -> HealingDecision | None:
     """Given up before: no action until a person acts or a turn ends well."""
     return HealingDecision(HealingStep.NOTIFY, "Wakeful gave up on it") if history.given_up else None
+
+
+def _failure_told(now: Situation, _history: CaseHistory, _rules: HealingRules) -> HealingDecision | None:
+    """The chat gateway told its user that this turn failed: alert. Continued as well, its work could be done twice."""
+    if not now.failure_told or now.code in (None, FindingCode.POISONED_CONVERSATION):
+        return None
+    if now.agent is ProcessState.ALIVE and now.code not in ENDED_TURN_CODES:
+        return None
+    return HealingDecision(HealingStep.NOTIFY, FAILURE_TOLD)
 
 
 def _usage_limited(now: Situation, history: CaseHistory, _rules: HealingRules) -> HealingDecision | None:
@@ -326,6 +340,7 @@ RULES: Final[tuple[_Rule, ...]] = (
     _not_allowed,
     _hosted_by_agent,
     _given_up,
+    _failure_told,
     _usage_limited,
     _notify_only,
     _nothing_to_resume,

@@ -13,8 +13,9 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import replace
 
+from wakeful.control.briefs import PROMPT_FOLLOWS
 from wakeful.control.controller import SessionController, brief_of
-from wakeful.control.gate import ActionKind, ActionRecord
+from wakeful.control.gate import ActionKind, ActionRecord, Precondition
 from wakeful.control.ownership import ManagedSessions
 from wakeful.core.clock import Clock, Instant
 from wakeful.core.decoding import json_decoder
@@ -36,9 +37,16 @@ from wakeful.healing.case import (
     steering_prompt,
 )
 from wakeful.healing.issues import EventHistory
-from wakeful.healing.plan import OUTCOME_SECONDS_MAX, REVIVALS_MAX, HealingDecision, HealingStep
+from wakeful.healing.plan import (
+    ENDED_TURN_CODES,
+    OUTCOME_SECONDS_MAX,
+    REVIVALS_MAX,
+    HealingDecision,
+    HealingStep,
+)
 from wakeful.healing.rate_limit import RevivalLimiter
-from wakeful.healing.situation import AgentHosts
+from wakeful.healing.situation import AgentHosts, is_failure_told
+from wakeful.incidents.model import DEATHS
 from wakeful.judging.findings import FindingCode
 from wakeful.judging.turn_state import TurnPhase
 from wakeful.sessions.session import TrackedSession
@@ -53,8 +61,6 @@ AGENT_AGAIN_SECONDS: Final = 1.0
 # A client writes a prompt into its log within 0.4 s; on two busy cores it took up to ten times that.
 BRIEF_LOGGED_SECONDS: Final = 4.0
 _decode: Final = json_decoder(Revival)
-# The turn is over and waits for a prompt to go on.
-ENDED_TURN_CODES: Final = frozenset({FindingCode.TURN_FAILED, FindingCode.USAGE_LIMITED})
 NEWER_PROMPT: Final = "it has a newer prompt"
 REVIVED_BY_OTHER_DAEMON: Final = "another daemon with this store resumes it"
 
@@ -97,6 +103,10 @@ class Reviver:
     async def end_process(self, session_id: SessionId) -> ActionRecord:
         """End the process of a runaway. No person asked, so a pause prevents it."""
         return await self._controller.end_process(session_id)
+
+    async def mark_failure_told(self, session_id: SessionId, unless: Precondition) -> str | None:
+        """Note that its user is told that its turn failed; returns the reason of `unless` not to."""
+        return await self._controller.mark_failure_told(session_id, unless)
 
     async def revive(
         self, session: TrackedSession, case: HealingCase, decision: HealingDecision, *, asked: bool = False
@@ -293,12 +303,23 @@ class Reviver:
         self, controller: SessionController, session: TrackedSession, case: HealingCase
     ) -> ActionRecord:
         """Send it a prompt about its last turn, unless it got a newer one while this waited for other actions."""
+        unless = self._unless_newer_prompt(controller, session, case)
+        return await controller.deliver(case.session_id, steering_prompt(case.code), unless=unless)
+
+    def _unless_newer_prompt(
+        self, controller: SessionController, session: TrackedSession, case: HealingCase
+    ) -> Precondition:
+        managed = self._managed_sessions.find(case.session_id)
+        # Where each prompt starts a process, a newer one does not wait for the dead turn.
+        ends_with_process = managed is not None and controller.is_per_turn(managed) and case.code in DEATHS
 
         def refusal_reason() -> str | None:
+            if case.code not in ENDED_TURN_CODES and not ends_with_process:
+                return None
             prompted_at = controller.last_prompt_at(case.session_id)
             return NEWER_PROMPT if _has_newer_prompt(session, case, prompted_at) else None
 
-        return await controller.deliver(case.session_id, steering_prompt(case.code), unless=refusal_reason)
+        return refusal_reason
 
     async def _interrupt(
         self, controller: SessionController, session: TrackedSession, case: HealingCase
@@ -324,7 +345,8 @@ class Reviver:
                 return replace(stopped, outcome=ActionOutcome.DECLINED, words=running)
             fault_point("heal.stopped")
         context = self._context(session, case)
-        resumed = await controller.resume(case.session_id, context=context, approved=True)
+        unless = self._unless_newer_prompt(controller, session, case)
+        resumed = await controller.resume(case.session_id, context=context, approved=True, unless=unless)
         running = controller.running_tools_text(case.session_id)
         return replace(resumed, words=f"{resumed.words}; {running}") if running else resumed
 
@@ -335,7 +357,10 @@ class Reviver:
             stopped = await controller.stop(case.session_id, final=False)
             if stopped.outcome is not ActionOutcome.CONFIRMED:
                 return stopped
-        return await controller.start_replacement(case.session_id, self._context(session, case), key)
+        context = self._context(session, case)
+        if is_failure_told(self._managed_sessions.find(case.session_id), session, case):
+            context = f"{context} {PROMPT_FOLLOWS}".strip()
+        return await controller.start_replacement(case.session_id, context, key)
 
     def _context(self, session: TrackedSession, case: HealingCase) -> str:
         if case.code is None:
@@ -374,8 +399,6 @@ def _has_begun_turn(session: TrackedSession, revival: Revival) -> bool:
 
 def _has_newer_prompt(session: TrackedSession, case: HealingCase, prompted_at: Instant | None) -> bool:
     """Whether a prompt came after the end of the turn that the case is about."""
-    if case.code not in ENDED_TURN_CODES:
-        return False
     findings = session.verdict.findings if session.verdict is not None else ()
     ended_at = next((each.since for each in findings if each.code is case.code), None)
     if ended_at is None:

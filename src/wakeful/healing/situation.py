@@ -9,6 +9,7 @@ from wakeful.control.gate import ActionRecord
 from wakeful.control.ownership import ManagedSessions
 from wakeful.core.clock import Instant
 from wakeful.core.ids import SessionId
+from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import ProcessState
 from wakeful.effects.rules import Effect
 from wakeful.healing.case import HealingCase
@@ -125,6 +126,7 @@ class SituationBuilder:
             place_gone=cwd is not None and agent_name is None and not self._host.exists(cwd),
             stopped=not case.approved
             and (session.presence.stopped or (managed is not None and managed.is_ended_in(process))),
+            failure_told=is_failure_told(managed, session, case),
             lost=self.loss_origin(session) is not None,
             limit_in_seconds=limit.wall - now.wall if limit is not None else None,
             agent_name=agent_name,
@@ -197,3 +199,12 @@ class SituationBuilder:
             boot_id=self._host.boot_id,
             oom_killed=self._host.oom_killed(),
         )
+
+
+def is_failure_told(managed: ManagedSession | None, session: TrackedSession, case: HealingCase) -> bool:
+    """Whether the chat gateway told its user that its turn failed, and neither a prompt nor a person's yes came since."""
+    told_at = managed.failure_told_at if managed is not None else None
+    if told_at is None or case.approved:
+        return False
+    prompts = (session.activity.turn_since, session.activity.person_at)
+    return all(at is None or at.wall <= told_at for at in prompts)

@@ -16,7 +16,7 @@ from wakeful.gateway.rules.breaker import BreakerState
 from wakeful.gateway.rules.errors import Category, Fault
 from wakeful.gateway.rules.pool import PoolLimits
 from wakeful.gateway.rules.turn import TurnStage
-from wakeful.gateway.turn_listener import LOST_TEXT, NOT_BEGUN_TEXT, STOPPED_TEXT, UNSURE_TEXT
+from wakeful.gateway.turn_listener import GOES_ON_TEXT, LOST_TEXT, NOT_BEGUN_TEXT, STOPPED_TEXT, UNSURE_TEXT
 from wakeful.judging.events import Failure
 from wakeful.storage.base import ActionOutcome, Note
 
@@ -436,6 +436,42 @@ async def test_a_process_that_does_not_come_back_is_told(parts: GatewayParts) ->
     ]
     assert parts.plain.ends[0][1] is not None
     assert parts.plain.ends[0][1].category == "process_crash"
+
+
+async def test_a_failed_turn_is_left_to_its_user_before_that_is_told(parts: GatewayParts) -> None:
+    """The daemon is asked first: only what it does not continue may be asked for again."""
+    parts.sessions.reply = failing()
+    parts.sessions.problems["leave_to_user"] = [DaemonNotRunning(), DaemonNotRunning()]
+    await parts.receive(message(1), seconds=3)
+    assert (parts.slate.answers(), parts.sessions.left_to_users) == ([], [])
+    await parts.clock.run_for(2)
+    assert parts.slate.answers() == ["Something went wrong with the agent. Please try again later."]
+    assert parts.sessions.left_to_users == [f"{parts.provider}-1"]
+
+
+async def test_a_failed_turn_that_goes_on_is_listened_to(parts: GatewayParts) -> None:
+    """The healer was first: its user gets the answer, and is not asked to repeat anything."""
+    parts.sessions.reply = failing()
+    parts.sessions.outcomes["leave_to_user"] = ActionReply(
+        ActionOutcome.DECLINED, "sent a prompt to continue"
+    )
+    await parts.receive(message(1), seconds=30)
+    assert parts.slate.answers() == []
+    parts.sessions.say("tg-99-1", PromptTaken(), Ended("done after all", stop_reason="end_turn"))
+    await parts.clock.run_for(1)
+    assert parts.slate.answers() == ["done after all"]
+
+
+@pytest.mark.parametrize("end", [Ended("API Error: 500", Failure.PROVIDER), Gone("killed")])
+async def test_a_failed_turn_that_goes_on_unheard_is_not_asked_for_again(
+    parts: GatewayParts, end: TurnEvent
+) -> None:
+    """Its answer does not come: the user is told to look first."""
+    parts.sessions.reply = lambda _prompt: (PromptTaken(), end)
+    parts.sessions.outcomes["leave_to_user"] = ActionReply(ActionOutcome.DECLINED, "a person decides")
+    await parts.receive(message(1), seconds=181)
+    assert parts.slate.answers() == [GOES_ON_TEXT]
+    assert parts.plain.ends[0][1] is not None
 
 
 async def test_what_the_healer_cut_short_is_waited_for(parts: GatewayParts) -> None:

@@ -58,6 +58,16 @@ def test_a_runaway_is_ended_by_an_act_of_the_gate() -> None:
     assert (record.act, record.outcome, killed) == (ActionKind.STOP, ActionOutcome.CONFIRMED, True)
 
 
+def test_a_runaway_without_a_mark_is_ended() -> None:
+    """The first process of a client that names its own conversation has none: it is the process that is known."""
+
+    async def unmarked(clinic: HealingFixture) -> None:
+        clinic.world.marks.clear()
+
+    record, killed = ended(unmarked)
+    assert (record.outcome, killed) == (ActionOutcome.CONFIRMED, True)
+
+
 @pytest.mark.parametrize(
     ("prepare", "why"), [(paused, "PAUSED by ada"), (stopped, "a person stopped it, which is final")]
 )

@@ -15,6 +15,7 @@ from support.healing_fixture import (
     written,
 )
 from support.supervisor_fixture import BOOT, subject
+from wakeful.control.briefs import PROMPT_FOLLOWS
 from wakeful.control.driver import ActionResult, OnStarted, StartRequest, ignore_start
 from wakeful.control.ownership import NotManaged
 from wakeful.control.person_stops import STOP_SECONDS_MAX
@@ -288,6 +289,112 @@ async def test_who_has_a_new_prompt_is_not_told_that_the_turn_before_failed(
     await clinic.clock.run_for(60)
     assert (await asked).outcome is ActionOutcome.CONFIRMED
     assert clinic.living.prompts == []
+
+
+@pytest.mark.parametrize("failure", [Failure.PROVIDER, Failure.LIMIT])
+async def test_a_failed_turn_whose_user_was_told_is_not_continued(
+    clinic: HealingFixture, failure: Failure
+) -> None:
+    """Its user repeats the message, so the work would be done twice; the next turn is healed as every other."""
+    await clinic.manage("a")
+    until = clinic.wall() + 60 if failure is Failure.LIMIT else None
+    clinic.hear("a", Prompted(clinic.wall()), TurnFailed(clinic.wall(), failure, "failed", until=until))
+    left = await clinic.healer.leave_to_user("a")
+    assert left.outcome is ActionOutcome.CONFIRMED
+    await clinic.clock.run_for(600)
+    assert clinic.living.prompts == []
+    case = clinic.trouble_of(A)
+    assert case is not None
+    assert "its chat was told that this turn failed" in case.did
+    await clinic.hands.deliver("a", "again")
+    clinic.fail("a")
+    await clinic.clock.run_for(60)
+    assert [each.partition(":")[0] for each in clinic.living.prompts] == ["again", "Wakeful"]
+
+
+async def test_a_failure_is_left_to_its_user_before_its_log_shows_it(clinic: HealingFixture) -> None:
+    """The gateway reads the stream, which can be ahead of the log."""
+    await clinic.manage("a")
+    clinic.hear("a", Prompted(clinic.wall()))
+    assert (await clinic.healer.leave_to_user("a")).outcome is ActionOutcome.CONFIRMED
+    clinic.hear("a", TurnFailed(clinic.wall(), Failure.PROVIDER, "overloaded"))
+    await clinic.clock.run_for(60)
+    assert clinic.living.prompts == []
+
+
+async def test_a_dead_turn_whose_user_was_told_is_not_resumed(clinic: HealingFixture) -> None:
+    """It did not come back in time: the end of the pause does not bring it back either, and a person still may."""
+    await clinic.calm.pause("ada")
+    await die_in_a_turn(clinic)
+    await clinic.clock.run_for(180)
+    assert (await clinic.healer.leave_to_user("a")).outcome is ActionOutcome.CONFIRMED
+    await clinic.calm.resume()
+    clinic.healer.recheck_all()
+    await clinic.clock.run_for(60)
+    assert "start" not in [act for act, _ in clinic.living.asked]
+    assert (await clinic.healer.revive("a", approved=True)).outcome is ActionOutcome.CONFIRMED
+
+
+async def test_whoever_was_told_to_write_again_is_waited_for_after_a_resume(clinic: HealingFixture) -> None:
+    """A chat message resumes the conversation first: its brief names what was interrupted, and goes on with nothing."""
+    await clinic.calm.pause("ada")
+    await die_in_a_turn(clinic)
+    await clinic.clock.run_for(180)
+    await clinic.healer.leave_to_user("a")
+    await clinic.hands.resume("a", prompt_follows=True)
+    (brief,) = clinic.living.prompts
+    assert "make test" in brief
+    assert brief.endswith(PROMPT_FOLLOWS)
+
+
+async def test_a_poisoned_conversation_is_replaced_and_its_user_waited_for(clinic: HealingFixture) -> None:
+    """It fails with every prompt, so the next message needs another one, which must not do the work beforehand."""
+    await clinic.manage("a")
+    for _ in range(4):
+        clinic.fail("a", "it cannot be", Failure.REQUEST)
+        await clinic.healer.leave_to_user("a")
+        await clinic.clock.run_for(30)
+    (brief,) = clinic.living.prompts
+    assert "you take its place" in brief
+    assert brief.endswith(PROMPT_FOLLOWS)
+
+
+async def test_what_was_continued_or_waits_for_a_person_is_not_left_to_its_user(
+    clinic: HealingFixture,
+) -> None:
+    """Its user must not be asked to repeat it; what failed again after that is."""
+    await clinic.manage("a")
+    clinic.fail("a")
+    await clinic.clock.run_for(10)
+    left = await clinic.healer.leave_to_user("a")
+    assert (left.outcome, "sent a prompt to continue" in left.words) == (ActionOutcome.DECLINED, True)
+    clinic.hear("a", TurnFailed(clinic.wall(), Failure.PROVIDER, "overloaded"))
+    assert (await clinic.healer.leave_to_user("a")).outcome is ActionOutcome.CONFIRMED
+    await die_in_a_turn(clinic, "b", "git push origin main")
+    await clinic.clock.run_for(10)
+    assert (await clinic.healer.leave_to_user("b")).outcome is ActionOutcome.DECLINED
+
+
+@pytest.mark.parametrize("is_prompted", [True, False])
+async def test_a_dead_turn_with_a_newer_prompt_is_not_resumed(
+    clinic: HealingFixture, is_prompted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process for each turn: the healer's own would truncate the output of the one that the prompt had."""
+    clinic.living.name, clinic.living.per_turn = "codex", True
+
+    async def deliver(*_: object) -> ActionResult:
+        await clinic.clock.sleep(10)
+        return ActionResult(ActionOutcome.CONFIRMED, "sent")
+
+    monkeypatch.setattr(clinic.living, "deliver", deliver)
+    process = await clinic.manage("codex-a")
+    clinic.work("codex-a")
+    clinic.end(process)
+    await clinic.clock.run_for(1)
+    asked = asyncio.create_task(clinic.hands.deliver("codex-a", "mine")) if is_prompted else None
+    await clinic.clock.run_for(60)
+    assert asked is None or (await asked).outcome is ActionOutcome.CONFIRMED
+    assert ("start" in [act for act, _ in clinic.living.asked]) is not is_prompted
 
 
 async def test_many_turns_that_fail_for_one_reason_are_one_incident_and_one_alert() -> None:

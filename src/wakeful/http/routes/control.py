@@ -41,9 +41,13 @@ class PromptOrder(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ResumeOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """`environ` is the environment of the agent; default: the daemon's own."""
+    """`environ` is the environment of the agent; default: the daemon's own.
+
+    `prompt_follows`: the chat gateway has the next message for it: an interrupted turn is not continued before.
+    """
 
     environ: dict[str, str] | None = None
+    prompt_follows: bool = False
 
 
 class QuestionAnswer(Struct, frozen=True, forbid_unknown_fields=True):
@@ -116,7 +120,10 @@ class ControlRoutes:
 
     async def resume(self, request: HttpRequest[ResumeOrder]) -> EncodedResponse[ActionRecord]:
         """Continue a conversation whose agent is gone."""
-        return action_response(await self._controller.resume(request.id, request.input.environ))
+        order = request.input
+        return action_response(
+            await self._controller.resume(request.id, order.environ, prompt_follows=order.prompt_follows)
+        )
 
     async def stop(self, request: HttpRequest[Stopping | None]) -> EncodedResponse[ActionRecord]:
         """End the agent, gently first, and the tools it left behind."""

@@ -43,12 +43,14 @@ class ReviveOrder(Struct, frozen=True, forbid_unknown_fields=True):
     `happened`: they have happened, and the brief for the agent says so; only with `approved`.
 
     `by_gateway`: the chat gateway proposes it by itself, so the limits of Wakeful's own actions apply.
+    `failed`: its user is told that its turn failed, so nothing continues that turn; only with `by_gateway`.
     `runaway`: its process takes too much of the host and is to be ended first; only with `by_gateway`.
     """
 
     approved: bool = False
     happened: bool = False
     by_gateway: bool = False
+    failed: bool = False
     runaway: bool = False
     by: Annotated[str, Meta(max_length=300)] = UNNAMED_OPERATOR
 
@@ -86,6 +88,8 @@ class HealingRoutes:
     async def revive(self, request: HttpRequest[ReviveOrder]) -> EncodedResponse[ActionRecord]:
         """Resume a managed session with a problem now. Needs a person."""
         session_id, order = request.id, request.input
+        if order.by_gateway and order.failed:
+            return action_response(await self._healer.leave_to_user(session_id))
         if order.by_gateway and order.runaway:
             return action_response(await self._healer.end_runaway(session_id))
         if order.by_gateway:
