@@ -126,7 +126,7 @@ async def test_who_has_a_name_is_called_by_it(doors: HttpFixture) -> None:
     )
     doors.call(lambda: doors.house.supervisor.manage(working, managed))
     async with running_top(doors) as (app, pilot):
-        await until(pilot, lambda: "● fox          prompting" in screen(app))
+        await until(pilot, lambda: "● fox " in screen(app))
         await pilot.resize_terminal(200, 45)
         await until(pilot, lambda: "2m shop" in screen(app))
 
