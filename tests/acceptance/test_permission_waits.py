@@ -68,7 +68,7 @@ def calls_on_page(daemon: RunningDaemon, session_id: str) -> str:
         page = browser.new_page()
         page.goto(link)
         page.locator(f'tr[data-id="{session_id}"] a').click()
-        expect(page.locator("#session-log li")).to_contain_text("touch made")
+        expect(page.locator("#session-log li.call")).to_contain_text("touch made")
         return page.locator("body").inner_text()
 
 

@@ -167,10 +167,10 @@ def test_work_after_a_stop_that_was_cut_off_is_not_lost(managed: Operator, place
     wait_for(lambda: daemon.has_ended() or None, "death of the daemon")
     daemon.environ["WAKEFUL_FAULTS"] = ""
     daemon.up()
-    assert "still runs. Stop it again" in managed.type("why", session).out
+    assert "still runs. Stop it again" in managed.type("why", "-v", session).out
     assert managed.type("interrupt", session).exit_code == 0
     assert managed.type("send", session, script(HANGING)).exit_code == 0
-    assert "Stop it again" not in managed.type("why", session).out
+    assert "Stop it again" not in managed.type("why", "-v", session).out
     os.kill(managed.wait_until(session, "work", state="prompting")["pid"], signal.SIGKILL)
     log = Path(daemon.environ["WAKEFUL_HOME"], "logs/critical_events.jsonl")
     wait_for(lambda: (log.exists() and "revival_attempted" in log.read_text()) or None, "revival")

@@ -64,7 +64,7 @@ def test_no_work_and_lost_leases_are_the_answer_no(busy: RunningDaemon) -> None:
     busy.run("work", "claim")
     late = busy.run("work", "complete", work_id, "--epoch", "9")
     assert (late.exit_code, late.out) == (1, "")
-    assert late.err.startswith(f"wakeful: The lease on {work_id} with epoch 9 is over")
+    assert late.err.startswith(f"wakeful: The lease on {work_id} with epoch 9 has ended")
     failed = busy.run("work", "fail", work_id, "--epoch", "1", "--reason", "no network")
     assert (failed.exit_code, failed.out) == (0, f"{work_id} is pending, 1 of 2 attempts made\n")
     assert busy.run("work", "show", "w-nobody").exit_code == 2

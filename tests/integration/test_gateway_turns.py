@@ -110,7 +110,7 @@ async def test_a_failed_turn_is_its_users_and_nobody_elses(house: GatewayFixture
         (conversation,) = life.gateway.conversations.all().values()
 
         def explained() -> bool:
-            return "its chat was told" in house.daemon.run("why", conversation.session_id).out
+            return "its chat was told" in house.daemon.run("why", "-v", conversation.session_id).out
 
         await life.until(explained, "why")
         # The healer acts on it after 0.2 s here.

@@ -534,7 +534,7 @@ def test_a_command_is_typed_into_a_shell_that_waits(stage: Stage, shell: tuple[s
     def resume(order: StartRequest = request) -> ActionResult:
         return asyncio.run(stage.driver.resume_in_pane(managed, order))
 
-    assert "is not in" in resume(replace(request, cwd="/proc")).words
+    assert "is no longer in" in resume(replace(request, cwd="/proc")).words
     type_in("-l", "echo >")
     stage.wait_for_text("echo >")
     assert resume().words == "a person's draft is in its input line"

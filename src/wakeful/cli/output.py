@@ -56,7 +56,8 @@ def _write_note(line: str) -> None:
 
 def print_error(message: str, exit_code: int, code: str, *, retryable: bool = False) -> int:
     """Print why a command failed; its exit code. With `--json` it prints one JSON object to stderr instead."""
-    lines = [plain_keeping_indent(line) for line in message.splitlines() or [""]]
+    # A list of candidates is aligned with spaces.
+    lines = [line if line.isprintable() else plain(line) for line in message.splitlines() or [""]]
     if not wants_json(sys.argv[1:]):
         for line in lines:
             _write_note(line)
