@@ -92,6 +92,7 @@ class Session(BaseModel):
     name: str | None
     asks: Ask | None
     untrusted: Words | None
+    short_name: str
 
 
 class Pause(BaseModel):

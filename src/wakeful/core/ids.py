@@ -95,5 +95,9 @@ def _chars_min(session_id: str) -> int:
 
 def common_prefix_chars(one: str, other: str) -> int:
     """How many characters both begin with."""
-    pairs = zip(one, other, strict=False)
-    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+    count = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        count += 1
+    return count

@@ -16,6 +16,9 @@ from wakeful.core.ids import PROVIDER_PREFIXES, SessionId, common_prefix_chars, 
 from wakeful.judging.findings import State
 from wakeful.judging.session_record import SessionRecord
 
+# A UUID with dashes.
+_ID_CHARS: Final = 36
+
 # Commands accept this many characters of an id.
 KEY_CHARS_MIN: Final = 4
 # The place of the version in a UUID. Version 7 begins with the time, which sessions of one minute share; its last
@@ -118,7 +121,9 @@ class ShortNames:
     def _settle(self, names: Iterable[str]) -> None:
         """Give each of these names to one session that wants it, or to none."""
         for name in names:
-            claimants = self._claims.get(name, set())
+            claimants = self._claims.get(name)
+            if not claimants:
+                continue
             owner = self._owner(name, claimants)
             for each in claimants:
                 shown = name if each == owner else self._whole_name(each)
@@ -126,7 +131,9 @@ class ShortNames:
                     self._shown[each] = self._renamed[each] = shown
 
     def _owner(self, name: str, claimants: set[SessionId]) -> SessionId | None:
-        for prefix in ("", *PROVIDER_PREFIXES) if is_clients_id(name) or is_uuid(name) else ():
+        # Most names are too short for an id.
+        is_id = len(name) >= _ID_CHARS and (is_clients_id(name) or is_uuid(name))
+        for prefix in ("", *PROVIDER_PREFIXES) if is_id else ():
             # The whole id of another one, or its conversation's.
             if prefix + name in self._members:
                 return SessionId(prefix + name)
