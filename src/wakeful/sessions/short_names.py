@@ -66,7 +66,8 @@ class ShortNames:
         self._members[record.id] = member
         group = self._groups.setdefault(member.base, _Group())
         self._update(group, group.put(record.id, member))
-        self._settle(_ids_of(record.id))
+        # Its rank decides who of several is called so, also where its name stays.
+        self._settle((self._wanted[record.id], *_ids_of(record.id)))
         self._renamed.pop(record.id, None)
         return self._shown[record.id]
 
