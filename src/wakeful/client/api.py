@@ -73,7 +73,7 @@ class SessionsApi(Protocol):
         """Propose to end its process in its turn, as a crash would: the daemon decides, brings it back and continues its turn."""
 
     async def leave_to_user(self, session_id: SessionId) -> ActionReply:
-        """Leave a failed turn to its user, who is told that it failed. Declined: it goes on, or a person decides."""
+        """Leave a failed turn to its user, who reads that it failed. Declined: it goes on, or a person decides."""
 
     async def revive(self, session_id: SessionId) -> ActionReply:
         """Propose to bring it back: the daemon decides."""

@@ -351,7 +351,7 @@ class SessionController:
         )
 
     async def mark_failure_told(self, text: str, unless: Precondition) -> str | None:
-        """Note that its user is told that its turn failed; returns the reason of `unless` not to, after the newest evidence."""
+        """Note that its user reads that its turn failed; returns the reason of `unless` not to, after the newest evidence."""
         session, managed = self._find_managed(text)
         async with self._gate.lock_for(managed.session_id):
             self._gate.refresh(managed.session_id)

@@ -9,6 +9,7 @@ session. This module never writes health: evidence reports the end of the turn.
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
@@ -40,7 +41,7 @@ class _Candidate(Struct, frozen=True):
     sure_at: float
 
 
-class _LastingCondition:
+class _LastingCondition(ABC):
     """Changes a managed session once a condition has held for its process for some time."""
 
     def __init__(
@@ -87,11 +88,11 @@ class _LastingCondition:
         session = self._registry.sessions.get(managed.session_id)
         return managed.process is not None and session is not None and self._holds(managed, session)
 
-    def _holds(self, managed: ManagedSession, session: TrackedSession) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def _holds(self, managed: ManagedSession, session: TrackedSession) -> bool: ...
 
-    def _changed(self, managed: ManagedSession) -> ManagedSession:
-        raise NotImplementedError
+    @abstractmethod
+    def _changed(self, managed: ManagedSession) -> ManagedSession: ...
 
 
 class UserCloseDetector(_LastingCondition):

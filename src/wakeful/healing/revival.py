@@ -105,7 +105,7 @@ class Reviver:
         return await self._controller.end_process(session_id)
 
     async def mark_failure_told(self, session_id: SessionId, unless: Precondition) -> str | None:
-        """Note that its user is told that its turn failed; returns the reason of `unless` not to."""
+        """Note that its user reads that its turn failed; returns the reason of `unless` not to."""
         return await self._controller.mark_failure_told(session_id, unless)
 
     async def revive(

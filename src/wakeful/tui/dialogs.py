@@ -1,7 +1,7 @@
 """Modal dialogs of `wakeful top`: a question, a choice, the keys. Enter never confirms."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -9,6 +9,8 @@ from textual.containers import Vertical
 from textual.events import Key
 from textual.screen import ModalScreen
 from textual.widgets import Static
+
+_Answer = TypeVar("_Answer")
 
 _DIALOG_CSS = """
     align: center middle; background: $background 60%;
@@ -22,14 +24,10 @@ _DIALOG_CSS = """
 """
 
 
-class ConfirmDialog(ModalScreen[bool]):
-    """True for `y`, False for `n` and Escape."""
+class _KeysDialog(ModalScreen[_Answer]):
+    """A question that one key answers."""
 
-    CSS = f"ConfirmDialog {{ {_DIALOG_CSS} }}"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "answer(True)", "Yes", show=False),
-        Binding("n,escape,q", "answer(False)", "No", show=False),
-    ]
+    KEYS: ClassVar[str]
 
     def __init__(self, question: str, explanation: str) -> None:
         super().__init__()
@@ -40,13 +38,25 @@ class ConfirmDialog(ModalScreen[bool]):
         with Vertical():
             yield Static(self._question, classes="asked", markup=False)
             yield Static(self._explanation, classes="told", markup=False)
-            yield Static("y  yes      n  no", classes="keys", markup=False)
+            yield Static(self.KEYS, classes="keys", markup=False)
+
+
+class ConfirmDialog(_KeysDialog[bool]):
+    """True for `y`, False for `n` and Escape."""
+
+    CSS = f"ConfirmDialog {{ {_DIALOG_CSS} }}"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", "Yes", show=False),
+        Binding("n,escape,q", "answer(False)", "No", show=False),
+    ]
+
+    KEYS = "y  yes      n  no"
 
     def action_answer(self, answer: bool) -> None:
         self.dismiss(answer)
 
 
-class AnswerDialog(ModalScreen[str | None]):
+class AnswerDialog(_KeysDialog[str | None]):
     """`allow` for `y`, `deny` for `n`; None for Escape."""
 
     CSS = f"AnswerDialog {{ {_DIALOG_CSS} }}"
@@ -56,16 +66,7 @@ class AnswerDialog(ModalScreen[str | None]):
         Binding("escape,q", "dismiss", "Leave", show=False),
     ]
 
-    def __init__(self, question: str, explanation: str) -> None:
-        super().__init__()
-        self._question = question
-        self._explanation = explanation
-
-    def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Static(self._question, classes="asked", markup=False)
-            yield Static(self._explanation, classes="told", markup=False)
-            yield Static("y  allow      n  deny      Esc  not now", classes="keys", markup=False)
+    KEYS = "y  allow      n  deny      Esc  not now"
 
     def action_answer(self, reply: str) -> None:
         self.dismiss(reply)

@@ -43,7 +43,7 @@ class ReviveOrder(Struct, frozen=True, forbid_unknown_fields=True):
     `happened`: they have happened, and the brief for the agent says so; only with `approved`.
 
     `by_gateway`: the chat gateway proposes it by itself, so the limits of Wakeful's own actions apply.
-    `failed`: its user is told that its turn failed, so nothing continues that turn; only with `by_gateway`.
+    `failed`: its user reads that its turn failed, so nothing continues that turn; only with `by_gateway`.
     `runaway`: its process takes too much of the host and is to be ended first; only with `by_gateway`.
     """
 
