@@ -30,8 +30,14 @@ RETRY = {"type": "system", "subtype": "api_retry", "attempt": 1}
 PARTIAL = {"type": "stream_event", "event": {"type": "content_block_delta"}}
 
 
-def question(words: str = "make a file") -> dict[str, Any]:
-    request = {"subtype": "can_use_tool", "tool_name": "Bash", "description": words}
+def question(command: str = "make") -> dict[str, Any]:
+    """The description is the model's, and may say anything."""
+    request = {
+        "subtype": "can_use_tool",
+        "tool_name": "Bash",
+        "input": {"command": command},
+        "description": "list the files",
+    }
     return {"type": "control_request", "request_id": "r1", "request": request}
 
 
@@ -88,7 +94,9 @@ def test_a_question_and_its_answer_are_told(run: Run) -> None:
     run.eye.scan()
     run.say(question())
     run.told()
-    assert [(each.about) for each in run.notes.events if isinstance(each, QuestionAsked)] == ["make a file"]
+    assert [(each.about) for each in run.notes.events if isinstance(each, QuestionAsked)] == [
+        'Bash {"command":"make"}'
+    ]
     run.say(RUNNING)
     run.told()
     assert run.notes.kinds() == ["QuestionAsked", "QuestionAnswered"]
@@ -98,7 +106,9 @@ def test_an_open_question_survives_a_restart(run: Run) -> None:
     """At first sight only the question that nobody answered is told."""
     run.say(RETRY, question("an old one"), RUNNING, RETRY, question("the open one"))
     run.eye.scan()
-    assert [each.about for each in run.notes.events if isinstance(each, QuestionAsked)] == ["the open one"]
+    assert [each.about for each in run.notes.events if isinstance(each, QuestionAsked)] == [
+        'Bash {"command":"the open one"}'
+    ]
     assert run.notes.moves == []
 
 

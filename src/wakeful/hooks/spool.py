@@ -31,6 +31,7 @@ from wakeful.judging.evidence import SessionIdentity
 from wakeful.linux.files import read_small
 from wakeful.sources.base import EvidenceSink, FileChanges, FolderWatcher, Source
 from wakeful.sources.folder_watch import watch_or_await
+from wakeful.sources.parsing import asked_call
 from wakeful.sources.turn_failure import turn_failed_event
 
 # A busy agent reports many times a minute; one mark is enough.
@@ -86,6 +87,7 @@ class _Payload(Struct, gc=False):
     transcript_path: str | None = None
     cwd: str | None = None
     tool_name: str | None = None
+    tool_input: Raw = Raw(b"")
     notification_type: str | None = None
     last_assistant_message: str | None = None
     error: Raw = Raw(b"")
@@ -149,7 +151,9 @@ _EVENT_BUILDERS: Final[Mapping[str, Callable[[_Payload, float], e.Event]]] = {
     "UserPromptSubmit": lambda hook, at: e.Prompted(
         at, by_wakeful=bytes(hook.prompt)[1:].startswith(OWN_PROMPT_PREFIXES)
     ),
-    "PermissionRequest": lambda hook, at: e.QuestionAsked(at, hook.tool_name or ""),
+    "PermissionRequest": lambda hook, at: e.QuestionAsked(
+        at, asked_call(hook.tool_name or "", hook.tool_input)
+    ),
     "Elicitation": lambda _hook, at: e.QuestionAsked(at, ""),
     "Notification": _notification_event,
     "PostToolUse": _answered_event,

@@ -132,6 +132,11 @@ class Activity(Struct, gc=False):
         return self.phase in OPEN
 
     @property
+    def asked_tool(self) -> str | None:
+        """The tool that the open question is about, without its input."""
+        return self.asked_about.partition(" {")[0] if self.asked_about is not None else None
+
+    @property
     def is_out_of_budget(self) -> bool:
         """Whether its client has stopped in this turn because of its budget, which it does not log."""
         return self.budget is not None and self.phase in OPEN and self.budget.spending is Spending.USED_UP

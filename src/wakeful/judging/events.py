@@ -136,7 +136,10 @@ class TaskEnded(Event, frozen=True, gc=False):
 
 
 class QuestionAsked(Event, frozen=True, gc=False):
-    """The session waits for a person: a permission, a question. Empty `about`: unknown."""
+    """The session waits for a person: a permission, a question.
+
+    `about` is the tool or the call, as `Bash {"command": "make"}`, that needs a permission; empty: unknown.
+    """
 
     about: str
 

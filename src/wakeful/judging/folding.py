@@ -353,13 +353,13 @@ def _is_same_failed_step(activity: Activity, call: OpenCall) -> bool:
 
 
 def _on_question(activity: Activity, event: e.QuestionAsked, at: Instant) -> None:
-    activity.asked_about = event.about[:NAME_CHARS_MAX] or activity.asked_about
+    activity.asked_about = _truncate(event.about) or activity.asked_about
     activity.asked_at = at
     _step(activity, TurnStep.ASKED, at)
 
 
 def _on_answer(activity: Activity, event: e.QuestionAnswered, at: Instant) -> None:
-    if event.about is not None and activity.asked_about not in {None, event.about}:
+    if event.about is not None and activity.asked_tool not in {None, event.about}:
         _step(activity, _PROGRESSED, at)
         return
     activity.asked_about = None

@@ -117,11 +117,10 @@ def _model_wait(facts: WaitInput, since: Instant) -> ExpectedWait:
 def _person_wait(activity: Activity, runtime: RuntimeState, since: Instant) -> ExpectedWait:
     process = runtime.newest_process
     about = activity.asked_about or (process.waiting_for if process is not None else None) or "an answer"
-    calls = " ".join(map(call_text, activity.calls.values()))
-    if any(call.tool == about for call in activity.calls.values()):
-        about = calls
-    elif calls:
-        about = f"{about}: {calls}"
+    names_its_call = activity.asked_tool != activity.asked_about
+    if activity.calls and not names_its_call:
+        calls = " ".join(map(call_text, activity.calls.values()))
+        about = calls if any(call.tool == about for call in activity.calls.values()) else f"{about}: {calls}"
     return ExpectedWait(WaitKind.PERSON, since, None, "a question is open", about)
 
 

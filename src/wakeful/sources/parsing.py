@@ -13,11 +13,12 @@ from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from wakeful.core.decoding import decode_json, json_decoder
 from wakeful.core.errors import BadSessionId
 from wakeful.core.ids import ConversationId, parse_session_id
+from wakeful.core.redaction import redact
 from wakeful.judging import events as e
 from wakeful.judging.events import CallKind
 from wakeful.judging.questions import question_in
@@ -106,6 +107,15 @@ def text_of(raw: bytes) -> str:
         return _decode_text(raw)
     except msgspec.DecodeError:
         return raw.decode("utf-8", "replace")
+
+
+def asked_call(tool: str, given: Raw) -> str:
+    """A call that a client asks permission for, before its log has it. Redacted whole: only its beginning is kept.
+
+    The client's description is no part of it, because the model writes that.
+    """
+    words = redact(bytes(given).decode("utf-8", "replace"))
+    return f"{tool} {words}" if len(words) > len("{}") and words[0] == "{" else tool
 
 
 def question_of(raw: bytes) -> bytes:

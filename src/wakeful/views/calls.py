@@ -81,8 +81,8 @@ def open_call_end(activity: Activity, verdict: Verdict, tool: str) -> CallEnd:
         return CallEnd.CUT_OFF
     if verdict.state is not State.WAITING:
         return CallEnd.OPEN
-    others = activity.asked_about not in {None, tool}
-    runs = others and any(call.tool == activity.asked_about for call in activity.calls.values())
+    others = activity.asked_tool not in {None, tool}
+    runs = others and any(call.tool == activity.asked_tool for call in activity.calls.values())
     return CallEnd.OPEN if runs else CallEnd.WAITING
 
 

@@ -32,6 +32,11 @@ def told(name: str, **fields: Any) -> e.Event:
         ("UserPromptSubmit", {"prompt": "x"}, e.Prompted(9.0)),
         ("PreToolUse", {"tool_name": "Bash", "tool_use_id": "t"}, e.Progressed(9.0)),
         ("PermissionRequest", {"tool_name": "Bash", "tool_input": {}}, e.QuestionAsked(9.0, "Bash")),
+        (
+            "PermissionRequest",
+            {"tool_name": "Bash", "tool_input": {"command": "make"}},
+            e.QuestionAsked(9.0, 'Bash {"command": "make"}'),
+        ),
         ("Notification", {"notification_type": "permission_prompt"}, e.QuestionAsked(9.0, "")),
         ("Notification", {"notification_type": "idle_prompt"}, e.TurnEnded(9.0, by_mark=True)),
         ("Notification", {"notification_type": "auth_success"}, e.Progressed(9.0)),

@@ -127,6 +127,12 @@ def test_an_answer_to_something_else_leaves_the_question_open() -> None:
     assert phase_after(*asked, e.QuestionAnswered(3.0)) is TurnPhase.TOOL
 
 
+def test_a_question_that_names_its_whole_call_is_answered_by_the_end_of_that_tool() -> None:
+    asked = [e.Prompted(1.0), CALL, e.QuestionAsked(2.1, 'Bash {"command": "make"}')]
+    assert phase_after(*asked, e.QuestionAnswered(3.0, "Read")) is TurnPhase.PERSON
+    assert phase_after(*asked, e.QuestionAnswered(3.0, "Bash")) is TurnPhase.TOOL
+
+
 def test_a_question_seen_before_its_call_stays_open() -> None:
     """A hook can be faster than the transcript: the call's line does not answer the question."""
     assert phase_after(e.Prompted(1.0), e.QuestionAsked(2.0, "Bash"), CALL) is TurnPhase.PERSON

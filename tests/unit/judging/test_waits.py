@@ -293,3 +293,14 @@ def test_everybody_at_work_is_told_of_the_hosts_sleep(house: SupervisorFixture) 
     house.clock.suspend(8 * HOUR)
     pass_time(house, 1.0)
     assert [wait.kind for wait in shown(house).expected_waits] == [WaitKind.MODEL, WaitKind.SLEEP]
+
+
+@pytest.mark.parametrize("others", [(), (e.CallStarted(2.0, "r", "Read", input=b'{"file_path":"a.py"}'),)])
+def test_a_question_that_names_its_call_reads_the_same_before_and_after_its_log(
+    others: tuple[e.Event, ...],
+) -> None:
+    """A stream or hook reports it with its call, often before the log has that; other calls run beside it."""
+    before = [PROMPT, *others, e.QuestionAsked(3.0, 'Bash {"command":"touch made"}')]
+    after = [*before, e.CallStarted(2.9, "b", "Bash", input=b'{"command":"touch made"}')]
+    abouts = {wait.untrusted for events in (before, after) for wait in judged(events, 4.0).waits}
+    assert abouts == {'Bash {"command":"touch made"}'}

@@ -3,6 +3,7 @@
 import json
 
 import msgspec
+import pytest
 
 from support.supervisor_fixture import SupervisorFixture, subject
 from wakeful.judging.events import (
@@ -71,13 +72,16 @@ def test_a_prompt_written_behind_its_first_call_cuts_nothing_off() -> None:
     assert ends(recent_calls([started(100.0, "a"), Prompted(10.0)], 50)) == [("Bash", CallEnd.CUT_OFF)]
 
 
-def test_an_open_call_waits_is_cut_off_or_runs_as_its_session_does(house: SupervisorFixture) -> None:
+@pytest.mark.parametrize("asked", ["Bash", 'Bash {"command":"make"}'])
+def test_an_open_call_waits_is_cut_off_or_runs_as_its_session_does(
+    house: SupervisorFixture, asked: str
+) -> None:
     """It waits where its session asks about it, is cut off only where its agent is known to be gone, else it is open."""
     process = house.start("a")
     assert standing(house, "a", "Bash") is CallEnd.OPEN
     at = house.clock.now().wall
     house.hear(
-        "a", Prompted(at), started(at, "r", "Read"), started(at, "b", "Bash"), QuestionAsked(at, "Bash")
+        "a", Prompted(at), started(at, "r", "Read"), started(at, "b", "Bash"), QuestionAsked(at, asked)
     )
     assert (standing(house, "a", "Bash"), standing(house, "a", "Read")) == (CallEnd.WAITING, CallEnd.OPEN)
     house.hear("a", QuestionAnswered(at, "Bash"))

@@ -23,7 +23,7 @@ from wakeful.core.clock import iso
 from wakeful.core.errors import OperatorError, SessionNotFound
 from wakeful.core.ids import SessionId
 from wakeful.core.text import plain
-from wakeful.judging.findings import State
+from wakeful.judging.findings import State, WaitKind
 from wakeful.judging.session_record import SessionRecord
 from wakeful.views.records import ConversationPart, MessageRecord
 
@@ -103,7 +103,7 @@ class ConversationPrinter:
         self._agent, self._is_alive = record.provider, record.session_alive
         self._as_json = as_json
         self._day = ""
-        self._state = _alert_state(record)
+        self._alert = _alert(record)
         if not as_json:
             from wakeful.cli.format.explanation import line_printer  # noqa: PLC0415 - not for JSON
 
@@ -127,14 +127,14 @@ class ConversationPrinter:
             self._print_line(((f"earlier messages: wakeful logs {self.name} -n {MESSAGES_MAX}", "quiet"),))
 
     def print_state(self, record: SessionRecord) -> None:
-        """That the session needs you, or has ended, when that begins."""
+        """That the session needs you, or has ended, when that begins; and each new question."""
         self._is_alive = record.session_alive
-        before, self._state = self._state, _alert_state(record)
-        if self._as_json or self._state in {before, ""}:
+        before, self._alert = self._alert, _alert(record)
+        if self._as_json or self._alert in {before, None}:
             return
         from wakeful.cli.format.conversation import note_line  # noqa: PLC0415 - not for JSON
 
-        words = " · ".join(each for each in (self._state, activity_text(record)) if each)
+        words = " · ".join(each for each in (record.state, activity_text(record)) if each)
         style = "needs-you" if needs_you(record) else "quiet"
         self._print_line(note_line(record.updated_at, words, style, self._layout()))
         sys.stdout.flush()
@@ -146,10 +146,12 @@ class ConversationPrinter:
         return ConversationLayout(self._agent, _terminal_cells(), is_alive=self._is_alive, is_ascii=is_ascii)
 
 
-def _alert_state(record: SessionRecord) -> str:
-    if needs_you(record):
-        return record.state
-    return record.state if record.state is State.STOPPED else ""
+def _alert(record: SessionRecord) -> tuple[State, str] | None:
+    """The state that a person should know, with the open question."""
+    if not needs_you(record) and record.state is not State.STOPPED:
+        return None
+    questions = (wait.untrusted for wait in record.expected_waits if wait.kind is WaitKind.PERSON)
+    return record.state, next(questions, "")
 
 
 def _terminal_cells() -> int | None:

@@ -33,7 +33,7 @@ from wakeful.judging.evidence import STREAM, SessionIdentity
 from wakeful.judging.kept_ids import kept_id
 from wakeful.sources.base import EvidenceSink, FileChanges, FolderWatcher
 from wakeful.sources.folder_watch import watch_or_await
-from wakeful.sources.parsing import question_of, text_of
+from wakeful.sources.parsing import asked_call, question_of, text_of
 from wakeful.sources.turn_failure import turn_failed_event
 
 OUTPUT: Final = "out.jsonl"
@@ -49,7 +49,7 @@ _LIMITS: Final = frozenset({"error_max_turns", "error_max_budget_usd"})
 class _Request(Struct, gc=False):
     subtype: str = ""
     tool_name: str = ""
-    description: str | None = None
+    input: Raw = Raw(b"")
 
 
 class _Line(Struct, gc=False):
@@ -235,7 +235,7 @@ def _whole_messages(lines: list[bytes]) -> Iterator[tuple[bytes, _Line]]:
 def _event(record: _Line, at: float) -> Event | None:
     match record.type, record.subtype:
         case "control_request", _ if record.request is not None and record.request.subtype == "can_use_tool":
-            return QuestionAsked(at, record.request.description or record.request.tool_name)
+            return QuestionAsked(at, asked_call(record.request.tool_name, record.request.input))
         case "control_cancel_request", _:
             return QuestionAnswered(at)
         case "system", "session_state_changed" if record.state == "running":
