@@ -192,6 +192,10 @@ class GateEvents:
     def on_concluded(self, session_id: SessionId) -> None:
         for each in self._typing:
             each.forget_typed(session_id)
+        session = self._observer.registry.sessions.get(session_id)
+        if session is not None and session.presence.pane is not None:
+            # The action changed its screen: a start may have ended at a dialog.
+            self._observer.sources.find_pane(session_id)
 
 
 # After SIGKILL the kernel may still take a moment.
