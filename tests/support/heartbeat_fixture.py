@@ -16,6 +16,7 @@ from wakeful.config.paths import StatePaths
 from wakeful.control.driver import ActionResult, LinesRefused
 from wakeful.control.gate import ActionGate
 from wakeful.control.ownership import ManagedSessions
+from wakeful.control.person_stops import PersonStops
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import ManagedSession
@@ -76,7 +77,8 @@ class HeartbeatFixture(HealingFixture):
     def build(self) -> None:
         self.living = self.client = SlowDriver(self)
         self.gate = ActionGate(self.store, self.clock, self, self.calm.pause_reason)
-        self.holdings = ManagedSessions(self.store, self.supervisor, "testhost", self)
+        stops = PersonStops(self.store, self.clock, self.supervisor)
+        self.holdings = ManagedSessions(self.store, self.supervisor, "testhost", self, stops)
         super().build()
         control = WakeControl(self.gate, self.hands, self.controllers.automatic, self, self.calm)
         self.wakes = build_wake(self.config, StatePaths(str(self.folder)), self.store, self, control)

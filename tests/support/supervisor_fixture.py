@@ -26,6 +26,7 @@ from wakeful.control.driver_table import DriverTable
 from wakeful.control.gate import ActionGate
 from wakeful.control.idempotency import IdempotentController
 from wakeful.control.ownership import ManagedSessions
+from wakeful.control.person_stops import PersonStops
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.process import Process, ProcessState
 from wakeful.daemon.control import SessionControllers, build_controllers
@@ -102,7 +103,8 @@ class SupervisorFixture:
         self.work_desk = WorkQueue(self.store, self.clock, queue_sessions, queue_sessions)
         self.driver = ScriptedDriver()
         self.world = ScriptedProcesses()
-        self.holdings = ManagedSessions(self.store, self.supervisor, "testhost", self)
+        self.person_stops = PersonStops(self.store, self.clock, self.supervisor)
+        self.holdings = ManagedSessions(self.store, self.supervisor, "testhost", self, self.person_stops)
         self.calm = MutePause(self.store, self.clock)
         self.incidents = Incidents(self.store, self.clock)
         self.gate = ActionGate(self.store, self.clock, self, self.calm.pause_reason)

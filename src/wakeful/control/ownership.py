@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from wakeful.control.person_stops import PersonStops
 from wakeful.core.errors import OperatorError
 from wakeful.core.ids import SessionId
 from wakeful.core.leases import Lease, LeaseConflict, LeaseKey, conversation_held_error
@@ -54,6 +55,7 @@ class ManagedSessions:
         supervisor: Supervisor,
         host: str,
         processes: ProcessWatch,
+        person_stops: PersonStops,
         clients: Collection[str] = ("claude", "codex"),
     ) -> None:
         self._store = store
@@ -61,6 +63,7 @@ class ManagedSessions:
         self._host = host
         self._owner = f"wakeful on {host}"
         self._processes = processes
+        self._person_stops = person_stops
         # The id of a session of these clients begins with the client's name; any other id is the session's name.
         self._clients = clients
         self._sessions: dict[SessionId, ManagedSession] = {}
@@ -162,7 +165,12 @@ class ManagedSessions:
             await self.save(replace(managed, epoch=known.epoch, **ended))
 
     async def release(self, managed: ManagedSession) -> None:
-        """Stop managing it; its agent goes on."""
+        """Stop managing it; its agent goes on. An end that a person ordered stays no problem."""
+        session = self._supervisor.known.sessions.get(managed.session_id)
+        is_stopped = managed.stopped and not managed.by_gateway
+        if session is not None and is_stopped and not session.presence.living_processes:
+            ended = [each.process for each in session.presence.holders.values()]
+            await self._person_stops.record_order(ended, (managed.session_id,))
         await self._store.drop_managed_session(managed.session_id)
         await self._store.yield_lease(LeaseKey(managed.session_id), managed.epoch)
         self._forget(managed.session_id)

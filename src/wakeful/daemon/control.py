@@ -97,8 +97,9 @@ class ControlComponents:
         names = frozenset(spec.name for spec in config.agents)
         self.callers = Callers(observer.registry, paths.tmux, names)
         self._processes = LocalProcesses(observer.clock, Path(paths.events))
+        self.person_stops = PersonStops(store, observer.clock, observer.supervisor)
         self.managed_sessions = ManagedSessions(
-            store, observer.supervisor, observer.host, observer.processes, NAMES
+            store, observer.supervisor, observer.host, observer.processes, self.person_stops, NAMES
         )
         drivers = build_drivers(paths, observer.clock)
         self._drivers = DriverTable(drivers, agents)
@@ -116,7 +117,6 @@ class ControlComponents:
             mode=config.daemon.mode,
         )
         self.controller, self.automatic_controller = self.controllers.asked, self.controllers.automatic
-        self.person_stops = PersonStops(store, observer.clock, observer.supervisor)
         self.idempotent_controller = IdempotentController(self.controller, store, observer.clock)
 
     async def restore(self) -> None:
@@ -192,6 +192,10 @@ class GateEvents:
     def on_concluded(self, session_id: SessionId) -> None:
         for each in self._typing:
             each.forget_typed(session_id)
+        session = self._observer.registry.sessions.get(session_id)
+        if session is not None and session.presence.pane is not None:
+            # The action changed its screen: a start may have ended at a dialog.
+            self._observer.sources.find_pane(session_id)
 
 
 # After SIGKILL the kernel may still take a moment.

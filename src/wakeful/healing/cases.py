@@ -67,6 +67,10 @@ class CaseCheckpoints(Protocol):
         """The decision is carried out, or stored."""
 
 
+# The end of an agent is noticed at once, that of its tmux server at the next listing: every 10 s, later on a busy host.
+SERVER_END_SECONDS: Final = 20.0
+
+
 class HealingCases:
     def __init__(
         self,
@@ -112,6 +116,9 @@ class HealingCases:
             return await self.save(_new_case(session, code, self._clock.now().wall))
         if known.code is code and known.calm_since is None and known.unclear_since is None:
             return known
+        if {known.code, code} <= DEATHS and known.calm_since is None:
+            # The same death: its pane, which showed a shell, was closed since.
+            return await self.save(replace(known, code=code, unclear_since=None))
         now = self._clock.now().wall
         case = replace(known, code=code, code_since=now, calm_since=None, unclear_since=None)
         if known.is_budget_spent and known.calm_since is None:
@@ -195,7 +202,11 @@ class HealingCases:
         """Join the incident of its cause. `did` is the incident's text until something is done."""
         origin, known = self._situations.origin(session, case.code), self._incidents.of(case.session_id)
         counted_late = known is not None and {known.cause, origin.cause} == {Cause.SESSION, Cause.MANY_DEATHS}
-        if known is not None and (counted_late or case.given_up):
+        # A server that ended long after the session is not the cause: a person closed the rest of its terminal.
+        ended_later = origin.cause is Cause.TMUX_SERVER and (
+            case.code in DEATHS and self._clock.now().wall - case.code_since > SERVER_END_SECONDS
+        )
+        if known is not None and (counted_late or ended_later or case.given_up):
             # The number of other deaths is known a moment later, and a session that was given up is reported: another
             # form of its failure is no reason for a second alert, or for saying that the problem is over.
             origin = Origin(known.cause, known.scope)

@@ -47,6 +47,7 @@ class AvailableAction(Struct, frozen=True, gc=False):
 OBSERVING: Final = "the mode is observe: Wakeful acts on nothing"
 AT_DIALOG: Final = "a dialog is open in its terminal: attach and answer it first"
 NO_CONVERSATION: Final = "its conversation has not begun: `wakeful attach {}`, then answer the dialog"
+NOTHING_WRITTEN: Final = "nothing was written, or its log was deleted: there is no conversation to resume"
 INTERRUPTED_CALL: Final = "an interrupted call may have had effects elsewhere: a person has to check first"
 # Performed by Wakeful; the others are for a person, or only change whether Wakeful may act.
 _BY_WAKEFUL: Final = frozenset(ActionName) - {ActionName.WAIT, ActionName.ATTACH, ActionName.ADOPT, ActionName.RELEASE}  # fmt: skip
@@ -95,7 +96,7 @@ def possible_actions(
     conversation = activity.conversation_id or identity.conversation_id
     if conversation is not None and identity.provider in RESUMABLE_CLIENTS:
         place = resume_place(identity.folder, runtime.cwd, activity.cwd)
-        actions.append(_resume(identity, conversation, verdict, place))
+        actions.append(_resume(identity, conversation, activity, verdict, place))
     if identity.managed:
         actions += _managed_actions(identity, runtime, verdict, state, path_open=path_open)
     else:
@@ -224,9 +225,15 @@ def _revive_refusal(runtime: RuntimeState, verdict: Verdict) -> str:
 
 
 def _resume(
-    identity: SessionIdentity, conversation: ConversationId, verdict: Verdict, place: str | None
+    identity: SessionIdentity,
+    conversation: ConversationId,
+    activity: Activity,
+    verdict: Verdict,
+    place: str | None,
 ) -> AvailableAction:
     reason, allowed = _RESUME_REASONS[verdict.agent], verdict.agent is _DEAD
+    if allowed and activity.last_at is None:
+        reason, allowed = NOTHING_WRITTEN, False
     if identity.managed:
         return _by_command(identity, ActionName.RESUME, allowed, reason)
     if place is None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from shlex import join
 from typing import Final
 
-from wakeful.judging.available_actions import INTERRUPTED_CALL, OBSERVING, ActionName
+from wakeful.judging.available_actions import INTERRUPTED_CALL, NOTHING_WRITTEN, OBSERVING, ActionName
 from wakeful.judging.evidence import RuntimeState
 from wakeful.judging.findings import FindingCode, Health, State, Verdict, WaitKind
 from wakeful.judging.session_record import SessionRecord
@@ -80,8 +80,10 @@ def _limit_step(
 
 
 def _forbidden_step(record: SessionRecord, inspect: tuple[str, ...]) -> NextStep | None:
-    """The step if only the mode or an interrupted call prevents a resume."""
+    """The step if the mode, an interrupted call or a missing conversation prevents a resume."""
     reasons = {action.reason for action in record.actions if not action.allowed}
+    if NOTHING_WRITTEN in reasons:
+        return inspect, NOTHING_WRITTEN
     if OBSERVING in reasons:
         return inspect, "the mode is observe: Wakeful acts on nothing, so look at it and act yourself"
     if INTERRUPTED_CALL not in reasons:

@@ -13,6 +13,7 @@ from wakeful.control.controller import AgentProcessAlive, CannotResume, RemoteCa
 from wakeful.control.driver import StartRequest
 from wakeful.control.gate import ActionIntent, ActionKind, reconcile
 from wakeful.control.ownership import HostedByAgent, ManagedSessions, NotManaged
+from wakeful.control.person_stops import KIND
 from wakeful.control.start import BadName, CodexNeedsExec, NameTaken, NoCommand, RunRequest
 from wakeful.core.errors import ClientMissing, WorldError
 from wakeful.core.ids import ConversationId, SessionId
@@ -21,6 +22,7 @@ from wakeful.core.managed_session import INTENT_VARIABLE, SESSION_VARIABLE, Mana
 from wakeful.core.process import Process, ProcessState
 from wakeful.judging.available_actions import ActionName
 from wakeful.judging.evidence import SessionIdentity
+from wakeful.judging.findings import Health
 from wakeful.storage.base import ActionOutcome, Intent
 
 T = TypeVar("T")
@@ -73,6 +75,22 @@ def test_an_adopted_session_is_managed_until_released(house: SupervisorFixture) 
         now(house.hands.interrupt("a"))
 
 
+def test_a_persons_stop_stays_final_after_a_release(house: SupervisorFixture) -> None:
+    """A stop had to kill it in the middle of a turn: its end is no problem, also once it is only watched."""
+    process = house.start("a")
+    now(house.hands.adopt("a"))
+    house.work("a")
+    now(house.hands.stop("a"))
+    house.end(process)
+    now(house.hands.release("a"))
+    house.settle()
+    verdict = house.registry.find("a").verdict
+    assert verdict is not None
+    assert (verdict.health, verdict.findings) == (Health.HEALTHY, ())
+    (stop,) = now(house.store.notes(KIND))
+    assert A in stop.body.decode()
+
+
 @pytest.mark.parametrize("act", ["adopt", "release", "interrupt", "stop"])
 def test_what_an_agent_of_the_hub_hosts_is_treated_by_it(house: SupervisorFixture, act: str) -> None:
     """Its conversation cannot be taken away, and the refusal names the agent."""
@@ -86,7 +104,7 @@ def test_what_an_agent_of_the_hub_hosts_is_treated_by_it(house: SupervisorFixtur
 def test_of_two_adopts_by_two_daemons_one_wins(house: SupervisorFixture) -> None:
     """The second gets the owner's name."""
     house.start("a")
-    other = ManagedSessions(house.store, house.supervisor, "otherhost", house)
+    other = ManagedSessions(house.store, house.supervisor, "otherhost", house, house.person_stops)
     now(other.claim(A))
     with pytest.raises(ConversationHeld, match="wakeful on otherhost"):
         now(house.hands.adopt("a"))
@@ -206,7 +224,7 @@ def test_a_session_claimed_by_somebody_else_is_let_go(house: SupervisorFixture) 
 def test_a_restarted_daemon_finds_its_sessions_with_their_epoch(house: SupervisorFixture) -> None:
     """Managed sessions and claims outlive the daemon."""
     adopted(house)
-    again = ManagedSessions(house.store, house.supervisor, "testhost", house)
+    again = ManagedSessions(house.store, house.supervisor, "testhost", house, house.person_stops)
     now(again.load())
     assert again.get(A).epoch == 1
 

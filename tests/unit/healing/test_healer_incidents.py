@@ -3,13 +3,24 @@
 import asyncio
 
 import msgspec
+import pytest
 
-from support.healing_fixture import FakeIssueTracker, HealingFixture, die_in_a_turn, opened, written
+from support.healing_fixture import (
+    OWN_TMUX,
+    FakeIssueTracker,
+    HealingFixture,
+    die_in_a_turn,
+    opened,
+    written,
+)
+from support.supervisor_fixture import BOOT, subject
 from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.process import Process, ProcessState
 from wakeful.incidents.critical_event import ActionTaken, CriticalEventKind
 from wakeful.incidents.model import Cause, Incident, MemberStatus, Origin, counts_text
 from wakeful.incidents.service import KIND, REOPEN_SECONDS, Incidents
 from wakeful.judging.events import Failure, LogOpened, Prompted, TurnEnded, TurnFailed
+from wakeful.judging.evidence import Pane
 from wakeful.judging.findings import Health, State
 from wakeful.storage.base import ActionOutcome, Note
 from wakeful.testing.memory_store import MemoryStore
@@ -387,3 +398,24 @@ async def test_who_went_ahead_and_was_stopped_holds_nobody_back(clinic: HealingF
     clinic.settle()
     await clinic.clock.run_for(60)
     assert [each.partition(" ")[0] for each in clinic.living.acts] == ["deliver", "stop", "deliver"]
+
+
+@pytest.mark.parametrize("server", [ProcessState.ALIVE, ProcessState.DEAD])
+async def test_a_pane_that_is_closed_after_its_agents_death_is_no_news(
+    clinic: HealingFixture, server: ProcessState
+) -> None:
+    """Killed below a shell, its terminal closed a minute later: one event, one incident of its own, one alert."""
+    process, shell = clinic.start("a"), Process(7, 1, BOOT)
+    clinic.show("a", shell)
+    clinic.work("a")
+    clinic.end(process)
+    await clinic.clock.run_for(60)
+    (first,) = await clinic.incidents.list_incidents()
+    closed = Pane(OWN_TMUX, "a", "%1", shell, sight=ProcessState.DEAD, runtime=server)
+    clinic.supervisor.on_pane(subject("a").id, closed)
+    clinic.settle()
+    await clinic.clock.run_for(60)
+    (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
+    assert (incident.id, incident.cause, incident.is_open) == (first.id, Cause.SESSION, True)
+    assert written(clinic) == [(CriticalEventKind.SESSION_UNHEALTHY, ActionTaken.NONE)]
+    assert len(clinic.recorder.said) == 1

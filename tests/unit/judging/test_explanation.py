@@ -12,6 +12,7 @@ from wakeful.cli.format.explanation import why_lines
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.process import FOREIGN_BOOT_ID, Process, ProcessState
 from wakeful.judging import events as e
+from wakeful.judging.available_actions import NOTHING_WRITTEN
 from wakeful.judging.evidence import ClientStatus, LivenessLevel, Orphan, Pane, RuntimeState, SessionIdentity
 from wakeful.judging.explanation import RULE_TEXTS, Explanation, LevelState, explain, rule_text
 from wakeful.judging.findings import FindingCode
@@ -201,6 +202,13 @@ def test_a_finished_turn_is_ready() -> None:
     gone = why([PROMPT, e.TurnEnded(20.0)], 205.0, held(ProcessState.DEAD))
     assert gone.sentence == "stopped: finished 3 min ago, and its process ended"
     assert gone.command == RESUME
+
+
+@pytest.mark.parametrize("managed", [False, True])
+def test_a_session_without_a_log_is_not_advised_to_be_resumed(*, managed: bool) -> None:
+    """Its client would say that there is no such conversation: the advice gives the reason."""
+    answer = why([], 205.0, held(ProcessState.DEAD), msgspec.structs.replace(SUBJECT, managed=managed))
+    assert (answer.command, answer.command_text) == (INSPECT, NOTHING_WRITTEN)
 
 
 def test_a_turn_that_was_cut_off_is_not_done() -> None:
