@@ -66,7 +66,7 @@ async def _send_batches(send: Send, subscriber: FeedSubscriber) -> None:
 async def _wait_for_disconnect(receive: Receive, send: Send) -> None:
     """Return when the client has gone; close the connection if it sends anything."""
     if (await receive())["type"] == "websocket.receive":
-        await _close(send, CLIENT_MESSAGE_CODE, "this door only tells")
+        await _close(send, CLIENT_MESSAGE_CODE, "this WebSocket is server-to-client only")
 
 
 async def _send(send: Send, body: bytes) -> None:

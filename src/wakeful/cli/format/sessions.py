@@ -31,10 +31,10 @@ class RowTone(StrEnum):
     """How prominent a row is."""
 
     NEEDS_YOU = "needs you"
-    PROBLEM = "trouble"
+    PROBLEM = "problem"
     BUSY = "busy"
     LATER = "later"
-    IDLE = "calm"
+    IDLE = "idle"
     PAST = "past"
 
 
