@@ -74,19 +74,40 @@ async def test_a_cancelled_body_cancels_them() -> None:
     assert log == ["a ended"]
 
 
-async def test_an_error_of_the_end_is_reported_and_not_raised() -> None:
-    """The body had ended well, but the error must not disappear: asyncio logs what its handler gets."""
-    reported: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
+@pytest.fixture
+async def reported() -> list[dict[str, Any]]:
+    """What asyncio's exception handler gets, which logs it."""
+    found: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: found.append(context))
+    return found
 
-    async def fail_at_the_end() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            raise ValueError("broken")
 
+async def fail_at_the_end() -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        raise ValueError("broken")
+
+
+async def test_an_error_of_the_end_is_reported_and_not_raised(reported: list[dict[str, Any]]) -> None:
+    """The body had ended well, but the error must not disappear."""
     async with running(fail_at_the_end()):
         await asyncio.sleep(0)
     [context] = reported
     assert isinstance(context["exception"], ValueError)
     assert context["message"] == "a task failed while it ended"
+
+
+async def test_the_error_of_the_body_is_raised_and_one_of_the_end_reported(
+    reported: list[dict[str, Any]],
+) -> None:
+    """The body failed first: its caller handles that error, and not one of the cleanup."""
+
+    async def work() -> None:
+        async with running(fail_at_the_end()):
+            await asyncio.sleep(0)
+            raise KeyError("body")
+
+    with pytest.raises(KeyError, match="body"):
+        await work()
+    assert [type(each["exception"]) for each in reported] == [ValueError]
