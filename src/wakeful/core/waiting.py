@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from wakeful.core.clock import Clock
+
+T = TypeVar("T")
 
 
 async def wait_for_event_or_deadline(clock: Clock, event: asyncio.Event, due_awake: float | None) -> None:
@@ -18,6 +20,18 @@ async def wait_for_event_or_deadline(clock: Clock, event: asyncio.Event, due_awa
     finally:
         for each in waiting:
             each.cancel()
+
+
+async def first_of(*coroutines: Coroutine[Any, Any, T]) -> T:
+    """Run these until one of them ends, and cancel the others; its result. If two end together, the first counts."""
+    tasks = [asyncio.ensure_future(each) for each in coroutines]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return next(task for task in tasks if task.done()).result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wakeful.core.waiting import running
+from wakeful.core.waiting import first_of, running
 
 
 async def run_on(log: list[str], name: str) -> None:
@@ -111,3 +111,26 @@ async def test_the_error_of_the_body_is_raised_and_one_of_the_end_reported(
     with pytest.raises(KeyError, match="body"):
         await work()
     assert [type(each["exception"]) for each in reported] == [ValueError]
+
+
+async def test_the_first_that_ends_gives_the_result_and_the_others_are_cancelled() -> None:
+    """The others have ended when the result is returned."""
+    log: list[str] = []
+
+    async def answer() -> str:
+        await asyncio.sleep(0)
+        return "answer"
+
+    assert await first_of(run_on(log, "a"), answer()) == "answer"
+    assert log == ["a ended"]
+
+
+async def test_of_two_that_end_together_the_first_counts() -> None:
+    """Also if the second failed."""
+
+    async def answer() -> str:
+        return "answer"
+
+    assert await first_of(answer(), fail()) == "answer"
+    with pytest.raises(ValueError, match="broken"):
+        await first_of(fail(), answer())
