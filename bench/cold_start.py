@@ -42,7 +42,7 @@ def measure(stage: Stage) -> list[Figure]:
 
 
 def _check(expected: int) -> None:
-    """A truth that leaves somebody out is quickly found. Also fills the caches for everybody."""
+    """A list that leaves sessions out is quickly made. Also fills the caches for all."""
     _, page = first_truth()
     assert len(page.bodies) == expected, f"{len(page.bodies)} sessions instead of {expected}"
 

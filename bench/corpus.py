@@ -65,7 +65,7 @@ def let_age(paths: Sequence[Path], *, recent_every: int) -> None:
 
 
 def next_turn(path: Path) -> None:
-    """Append what a client writes when somebody prompts it again: a prompt, words, a call."""
+    """Append what a client writes when a person prompts it again: a prompt, words, a call."""
     cwd = Path("/home/u/" + path.parent.name.removeprefix("-home-u-"))
     transcript = ScriptedTranscript(path.parents[2], cwd, path.stem)
     rng = random.Random(path.stem)

@@ -1,6 +1,6 @@
 """Row "hub": agents in containers at rest, seen from the host against `docker exec tmux has-session` for each.
 
-CPU of everybody counts: ours, the client's, the engine's and its shims', with what those ran and waited for.
+CPU of all counts: ours, the client's, the engine's and its shims', with what those ran and waited for.
 """
 
 import asyncio

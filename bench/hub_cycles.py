@@ -1,7 +1,7 @@
 """Agents launched, attached to, left and stopped, over and over: a thousand in tmux, 50 in Docker, 20 real Claude Codes.
 
 `python -m bench.hub_cycles` takes some forty minutes, so that no suite does it; any state that does not belong to the
-flow, such as one false `stale`, is printed and fails it. So is a death that takes too long to be told on the WebSocket.
+flow, such as one false `stale`, is printed and fails it. So is a death that reaches the WebSocket too late.
 """
 
 import argparse
@@ -90,7 +90,7 @@ def run(kind: str, times: int) -> bool:
 
 
 def run_deaths(kind: str, times: int) -> bool:
-    """Whether 99 in 100 deaths were told in time; said in a line."""
+    """Whether 99 in 100 deaths were reported in time; a line says so."""
     with house_of(kind) as house:
         house.start("one")
         seconds = sorted(each for each, _ in deaths(house, "one", times))

@@ -1,6 +1,6 @@
 """`python …/claude HOME FILE`, a link to this file: one sleeping process per conversation named in a file, each registered.
 
-They look like idle Claude Code sessions to whoever reads the registry. All end when standard input closes.
+They look like idle Claude Code sessions to a reader of the registry. All end when standard input closes.
 """
 
 import os

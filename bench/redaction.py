@@ -20,7 +20,7 @@ from wakeful.core.redaction import REDACTED_CHARS_MAX, redact
 from wakeful.core.text import without_hidden
 
 SMALL: Final = Path(__file__).parents[1] / "tests" / "corpus"
-# Opaque to everybody but the provider, and never shown.
+# Opaque to all but the provider, and never shown.
 _OPAQUE: Final = frozenset({"signature", "encrypted_content", "data", "base64"})
 
 

@@ -28,7 +28,7 @@ RATIO_MIN: Final = 4.0
 RUNS: Final = 5
 # Of 40 recorded sessions the mean has 1 MB.
 LOG_BYTES: Final = 1_000_000
-# Asked for once, as the crowd's room hides the environment of whoever started the run.
+# Asked for once, as the crowd's room hides the environment of its caller.
 _CORPUS: Final = os.environ.get("WAKEFUL_CORPUS")
 
 # The fields the readers name, and no others.

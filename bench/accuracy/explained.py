@@ -1,6 +1,6 @@
 """What a person found who read a recording at the time of an accusation. By recording and time, whatever the rule says.
 
-Kept apart from the figures: it is written by hand, and what nobody read is said to be unread.
+Kept apart from the figures: it is written by hand, and unread parts are marked as unread.
 """
 
 from typing import Final
@@ -46,7 +46,7 @@ _READ: Final = (
 
 
 def explanation(recording: str, from_at: float, to_at: float) -> str:
-    """What was read of this stretch; empty if nobody read it."""
+    """What was read of this stretch; empty if it was not read."""
     for each in _READ:
         if recording.startswith(each.recording) and each.from_at <= from_at and to_at <= each.to_at + 60:
             return each.story

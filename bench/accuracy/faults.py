@@ -196,7 +196,7 @@ def _permission(recording: Recording, pen: Pen) -> Planted | None:
 
 
 def _question(_recording: Recording, pen: Pen) -> Planted:
-    """The agent asks and nobody answers."""
+    """The agent asks, and no answer comes."""
     pen.start(e.CallStarted(0.0, "", "AskUserQuestion", e.CallKind.PERSON, b'{"questions":[]}'))
     pen.wait(PERSON_AWAY_SECONDS)
     return pen.planted(set())
@@ -251,7 +251,7 @@ def _stagnation(_recording: Recording, pen: Pen) -> Planted:
 
 
 def _plan_churn(_recording: Recording, pen: Pen) -> Planted:
-    """A plan that is worded anew, and nothing else."""
+    """A plan in other words, and nothing else."""
     for number in range(ROUNDS):
         steps = [{"content": f"step {step}, version {number}", "status": "pending"} for step in range(3)]
         given = msgspec.json.encode({"todos": steps})

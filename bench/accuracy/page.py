@@ -129,7 +129,7 @@ def _fault_rows(measured: Measured) -> list[str]:
 
 
 def _guesses(measured: Measured) -> list[str]:
-    """How many calls that never come back are told as questions: nothing in those logs tells one from the other."""
+    """How many calls that never come back are reported as questions: nothing in those logs distinguishes the two."""
     told = [f"{each.guessed} of {each.kind}" for each in measured.faults[OURS] if each.guessed]
     words = "told as waiting, because the call probably asks for permission and the mode is one that asks"
     return ["", f"Of these, {words}: {', '.join(told)}."] if told else []
@@ -147,7 +147,7 @@ def _alarm_rows(measured: Measured, recorded: int) -> list[str]:
 
 
 def _told(episodes: Sequence[Episode]) -> list[str]:
-    """Every episode of ours by code, with what was pending and how long it went on."""
+    """Every episode of Wakeful by code, with what was pending and how long it went on."""
     lines = []
     for code in sorted(NEVER | {each.code for each in episodes}):
         told = [each for each in episodes if each.code == code]

@@ -71,7 +71,7 @@ class CallAndResult:
 
 
 class Stagnation:
-    """So many results in a row of one tool that are all the same, each time for another input."""
+    """So many equal results in a row of one tool, each time for another input."""
 
     def __init__(self, count: int) -> None:
         self._count = count

@@ -20,7 +20,7 @@ _PID: Final = 4321
 class Look(Struct, frozen=True):
     """What a watcher says now: each thing found with its reason, and when that can change by time alone.
 
-    `guessed`: why it says that a call probably asks for permission, which accuses nobody.
+    `guessed`: why it says that a call probably asks for permission, which is no accusation.
     """
 
     found: Mapping[str, str]

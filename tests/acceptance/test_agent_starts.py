@@ -71,13 +71,13 @@ def begin(house: AgentsFixture, name: str) -> None:
 
 
 def test_an_agent_that_was_never_ready_is_an_error_and_stays_one(house: AgentsFixture) -> None:
-    """Looks, syncs and a restart of ours find it alive; only its screen makes it running."""
+    """Checks, syncs and a restart of the daemon find it alive; only its screen makes it running."""
     refused = house.daemon.run("agent", "start", "never")
     assert (refused.exit_code, "was not ready within 1 s" in refused.err) == (3, True), refused.err
     time.sleep(1)
     first = house.agent("never")
     assert (first["state"], "was not ready within 1 s" in first["reason"]) == ("error", True), first
-    # It lives, and what it shows may be a dialog: whoever has a terminal can go there.
+    # It lives, and what it shows may be a dialog: a person with a terminal can go there.
     visited = house.daemon.run("attach", "never")
     assert ("wakeful attach never" in visited.err, "agent start" in visited.err) == (True, False), visited.err
     house.daemon.kill()
@@ -107,7 +107,7 @@ def test_a_start_that_a_crash_cut_off_goes_on_until_it_is_ready(
 def test_a_start_that_a_crash_cut_off_has_the_rest_of_its_time(
     house: AgentsFixture, request: pytest.FixtureRequest
 ) -> None:
-    """Not ready in time is an error with its reason; ready after that is running all the same."""
+    """Not ready in time is an error with its reason; ready after that is still running."""
     begin(house, "slow")
     house.daemon.up()
     failed = house.wait("slow", state="error", timeout_seconds=20)
@@ -128,7 +128,7 @@ def test_a_start_that_a_crash_cut_off_and_that_ended_is_an_error(house: AgentsFi
 def test_a_crash_right_after_the_claim_does_not_refuse_the_next_start(
     house: AgentsFixture, stale: bool
 ) -> None:
-    """The dead daemon's lease is taken over at once, under the next epoch: nobody waits a minute for it."""
+    """The dead daemon's lease is taken over at once, under the next epoch, without waiting a minute for it."""
     if stale:
         house.start("plain")
         house.end_program("plain")

@@ -93,7 +93,7 @@ def test_a_stop_removes_it(house: AgentsFixture) -> None:
 
 
 def test_three_agents_keep_their_pids_through_restarts_of_ours(house: AgentsFixture) -> None:
-    """Nothing an agent needs lives in the daemon: a clean end, then kill -9, and nobody notices."""
+    """Nothing an agent needs lives in the daemon: after a clean end and after kill -9 the agents go on unchanged."""
     names = ("one", "two", "three")
     before = {name: house.start(name) for name in names}
     for end in (house.daemon.end, house.daemon.kill):

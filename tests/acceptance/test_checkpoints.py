@@ -22,7 +22,7 @@ PUSH = "git push origin main"
 
 
 class Repository:
-    """A bare repository that takes a push only once it is told to, and counts those that came."""
+    """A bare repository that takes a push only after a switch is set, and counts the pushes."""
 
     def __init__(self, folder: Path, project: Path) -> None:
         self.path = folder / "bare.git"
@@ -167,7 +167,7 @@ def test_a_test_run_that_was_cut_off_is_resumed_without_asking(
 def test_an_agent_may_not_let_another_one_go_on_and_a_person_counts_its_push_as_done(
     operator: Operator, repository: Repository, claude: ClaudeHome, tmp_path: Path
 ) -> None:
-    """A real Claude told to run `wakeful checkpoint continue 1` is refused; after `--done` the other one is told and obeys."""
+    """A real Claude that runs `wakeful checkpoint continue 1` is refused; after `--done` the other one obeys."""
     session_id = killed_in_push(operator, repository)
     asked(operator)
     said = tmp_path / "said"

@@ -1,7 +1,7 @@
 """No child of Wakeful has a secret of Wakeful's in its environment, whichever way it was started.
 
-The daemon has every secret in its own environment, and so has whoever types the commands: as a person who exported
-the bot's token in their shell. What a child has is read from /proc and from tmux.
+The daemon has every secret in its own environment, and so has the shell that runs the commands, as if a person had
+exported the bot's token there. What a child has is read from /proc and from tmux.
 """
 
 import json

@@ -52,7 +52,7 @@ def test_a_busy_agent_asks_and_a_dead_one_is_resumed_in_its_conversation(
     )
     asked = house.daemon.run("agent", "stop", "claude")
     assert (asked.exit_code, "wakeful agent stop claude --yes" in asked.err) == (1, True)
-    # A client says that it is busy before its log has the prompt; killed in between there is nothing to be told of.
+    # A client reports busy before its log has the prompt; killed in between there is nothing to report.
     wait_for(lambda: b'"type":"tool_use"' in claude.logs()[0].read_bytes() or None, "call in the log")
     os.kill(started["pid"], signal.SIGKILL)
     back = house.wait("claude", timeout_seconds=40, state="running", epoch=2)
@@ -83,7 +83,7 @@ def killed_in_call(house: AgentsFixture, claude: ClaudeHome, command: str) -> st
 
 
 def test_an_agent_killed_in_a_push_waits_for_a_person(house: AgentsFixture, claude: ClaudeHome) -> None:
-    """`restart = "auto"` repeats nothing nobody approved: it is held, and goes on in its conversation after a yes."""
+    """`restart = "auto"` repeats nothing without approval: it waits for a decision, and goes on in its conversation after a yes."""
     session = killed_in_call(house, claude, "sleep 100; git push origin main")
     held = wait_for(
         lambda: house.daemon.run("checkpoint", "list", "--json").json["checkpoints"] or None, "checkpoint", 40
@@ -172,7 +172,7 @@ def test_a_dead_agent_that_a_person_stops_needs_nobody(house: AgentsFixture, cla
 
 
 def test_a_dead_session_that_a_person_replaces_needs_nobody(house: AgentsFixture, claude: ClaudeHome) -> None:
-    """A new session is begun in its place: nothing is said of the old one any more, also by the next daemon."""
+    """A new session is begun in its place: the old one is not mentioned any more, also by the next daemon."""
     assert house.daemon.run("pause").exit_code == 0
     session = killed_in_call(house, claude, "sleep 100")
     house.wait("claude", timeout_seconds=30, state="stale")
@@ -190,7 +190,7 @@ def test_a_dead_session_that_a_person_replaces_needs_nobody(house: AgentsFixture
 
 
 def assert_given_up(house: AgentsFixture) -> None:
-    """Its session needs nobody any more."""
+    """Its session needs no person any more."""
     ended = house.daemon.wait_for_session(
         lambda each: each["agent"] == "claude" and each["attention"] == "none", "end of its session"
     )
@@ -200,7 +200,7 @@ def assert_given_up(house: AgentsFixture) -> None:
 def test_a_session_of_the_hub_is_managed_from_its_first_moment(
     house: AgentsFixture, claude: ClaudeHome
 ) -> None:
-    """Every record of it says so, also after a restart of ours, and no message calls it found."""
+    """Every record of it says so, also after a restart of the daemon, and no message calls it found."""
     with house.listen() as heard:
         session = killed_in_call(house, claude, "sleep 100; git push origin main")
         wait_for(

@@ -376,7 +376,7 @@ def test_a_bug_is_said_to_be_one(home: Home) -> None:
 
 @pytest.mark.parametrize("exit_code", [0, 6, 1, 3])
 def test_wait_ends_as_the_daemon_says(home: Home, exit_code: int) -> None:
-    """Reached, needs a person, died and timeout are told apart by exit code."""
+    """Reached, needs a person, died and timeout have different exit codes."""
     body = b'{"ending":"reached","session":' + RECORD + b"}"
     with home.door({"/api/sessions/claude-1/wait": http(body, exit_code=exit_code)}) as door:
         done = home.run("session", "wait", "claude-1", "--until", "idle", "--timeout", "1s")

@@ -193,7 +193,7 @@ def test_a_signal_cleans_up_too(guest: Guest, number: signal.Signals, code: int,
 
 
 def test_sessions_of_the_person_are_not_looked_at(guest: Guest, tmp_path: Path) -> None:
-    """With agents of one's own running, the demo's daemon knows its six and nobody else."""
+    """While other agents run, the demo's daemon knows its six and no others."""
     own = ScriptedAgent(tmp_path / "own", tmp_path / "project").start({"prompt": "Mine"}, {"hang": True})
     with own, guest.demo(CLAUDE_CONFIG_DIR=str(tmp_path / "own")) as process:
         own.wait_for_status("busy")
@@ -226,7 +226,7 @@ def test_a_daemon_that_cannot_start_is_one_line(guest: Guest) -> None:
 
 
 def test_without_tmux_it_says_so_and_goes_on(guest: Guest, tmp_path: Path) -> None:
-    """The killed agent then has no terminal: its death is found all the same."""
+    """The killed agent then has no terminal: its death is still found."""
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "sleep").symlink_to("/bin/sleep")

@@ -132,7 +132,7 @@ def test_the_menu_restarts_a_container_and_attaches(house: AgentsFixture, docker
 def test_a_terminal_that_closes_while_attached_leaves_nothing_in_the_container(
     house: AgentsFixture, docker: DockerEngine
 ) -> None:
-    """Closing the window is detaching, of that window alone; whoever else is attached stays, and the agent goes on."""
+    """Closing the window detaches that window alone; other windows stay attached, and the agent goes on."""
     started = house.start("claude")
     clients = ("exec", "agent-claude", "tmux", "list-clients", "-F", "#{client_tty}")
     marks = ("exec", "agent-claude", "tmux", "show-options", "-g")

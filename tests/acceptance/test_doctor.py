@@ -25,7 +25,7 @@ def checks(daemon: RunningDaemon) -> dict[str, dict[str, str]]:
 
 
 def test_what_is_set_up_is_asked(daemon: RunningDaemon) -> None:
-    """A Redis and a bot that nobody answers for are wrong, with what to do; so is a gh that is not there."""
+    """An unreachable Redis, an unreachable bot and a missing gh are wrong, with what to do."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]

@@ -49,12 +49,12 @@ def normal_turn(phone: TelegramUser) -> None:
     (session,) = phone.daemon.sessions()
     assert (session["provider"], session["managed"]) == (phone.provider, True)
     assert phone.api.seen(STRANGER) == []
-    # The whole line: whoever copies it keeps everybody who is in already.
+    # The whole line: a person who copies it keeps everyone who is in already.
     assert f"allow = [{USER}, {STRANGER}, {CROWD[0]}, " in phone.log
 
 
 def streaming_in_a_topic(phone: TelegramUser) -> None:
-    """What is said before the tool is there before the tool is done; all of it stays in the topic."""
+    """Text from before the tool call appears before the tool is done; all of it stays in the topic."""
     phone.ask({"text": "Let me look."} | phone.busy("sleep 2"), {"text": "Looked."}, thread=7)
     half = phone.sees("Let me look.")
     assert ("Looked." in half.text, half.thread_id) == (False, 7)
@@ -113,7 +113,7 @@ def hang_in_a_stream(phone: TelegramUser) -> None:
 
 
 def breaker_opens_and_closes(phone: TelegramUser) -> None:
-    """Three failures open it, its rest makes it half-open, two answers close it; what failed is told as a pattern."""
+    """Three failures open it, its rest makes it half-open, two answers close it; the failures are reported as a pattern."""
     for number in range(1, 4):
         phone.ask({"status": 500})
         phone.times_seen("Something went wrong with the agent", number)
@@ -134,7 +134,7 @@ def breaker_opens_and_closes(phone: TelegramUser) -> None:
 
 
 def login_lost_and_found(phone: TelegramUser) -> None:
-    """A 401: nobody sees the client's words, nothing more is started, the admin is told once; new credentials end it."""
+    """A 401: the chat does not show the client's words, no process starts, the admin gets one message; new credentials end it."""
     phone.ask({"status": 401})
     phone.sees(LOGIN_GONE)
     phone.sees(f"critical: The login of {phone.provider} is gone")

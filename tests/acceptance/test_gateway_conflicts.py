@@ -69,7 +69,7 @@ def test_a_second_gateway_of_this_host_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_gateway_alone_keeps_a_daemon_of_its_own_and_takes_it_along(tmp_path: Path) -> None:
-    """By the configuration it was given itself; killed, it leaves nobody behind but the agents."""
+    """By the configuration that it got itself; killed, it leaves only the agents behind."""
     with BotApi(own_token()) as api:
         home = set_up(tmp_path / "one", api)
         config = tmp_path / "given.toml"

@@ -1,4 +1,4 @@
-"""Claims about a real agent that is killed as soon as its answer is said: its turn is over, and the answer its message's."""
+"""Claims about a real agent that is killed right after its answer: its turn is over, and the chat message shows the answer."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Claims about clients to come: whoever wants another one writes one file."""
+"""Claims about clients to come: another client needs one file."""
 
 import os
 import shutil

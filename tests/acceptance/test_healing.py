@@ -1,6 +1,6 @@
 """Claims about healing real agents: found dead or hung, brought back once in their conversation, and people told.
 
-A real daemon, real Claude Code, a scripted model, a stand-in `gh`; nobody types anything after the start.
+A real daemon, real Claude Code, a scripted model, a stand-in `gh`; no keys are typed after the start.
 """
 
 import os
@@ -184,7 +184,7 @@ def test_a_call_elsewhere_is_not_repeated_before_a_person_says_yes(
 
 
 def test_a_found_neighbour_is_told_about_and_left_alone(healed: Operator, claude: ClaudeHome) -> None:
-    """Killed the same way, nobody starts it again."""
+    """Killed the same way, it is not started again."""
     process = claude.run_print(script(bash("sleep 100"), DONE), "--allowedTools", "Bash")
     claude.wait_for_tool("sleep")
     healed.daemon.wait_for_session(lambda each: each["state"] == "prompting", "found session")
@@ -218,7 +218,7 @@ def test_a_killed_tmux_server_brings_its_sessions_back(
         assert (back["attempt"], back["conversation_id"]) == (2, before[session_id]["conversation_id"])
     listed = healed.type("incidents", "--all", "--json").json["incidents"]
     assert [each["cause"] for each in listed] == ["tmux_server"]
-    # Questions that were open before are told apart.
+    # Questions that were open before are different ones.
     told = wait_for(lambda: _of_trouble(telegram.texts(CHAT)) or None, "alert", 90)
     assert [each.partition(" on ")[0] for each in told] == ["the tmux server"], told
     assert "resumed 6 sessions" in told[0], told
@@ -236,7 +236,7 @@ def _of_trouble(texts: list[str]) -> list[str]:
 
 @contextmanager
 def _explained(operator: Operator) -> Iterator[None]:
-    """Whoever waits in vain is told what there was instead."""
+    """A waiter that times out learns what there was instead."""
     try:
         yield
     except AssertionError as late:
@@ -264,7 +264,7 @@ def _returned(operator: Operator, session_id: str) -> Record | None:
 def test_found_sessions_are_restored_because_a_person_asks(
     healed: Operator, claude: ClaudeHome, tmp_path: Path
 ) -> None:
-    """Their tmux server is killed: nobody touches them, `restore --dry-run` lists them, `restore` brings them back."""
+    """Their tmux server is killed: they are left alone, `restore --dry-run` lists them, `restore` brings them back."""
     hand = tmp_path / "hand.sock"
     claude.in_tmux(hand, script(DONE), "garden")
     found = healed.daemon.wait_for_session(

@@ -79,7 +79,7 @@ def test_what_codex_asks_is_known_by_its_hook(blind: RunningDaemon, codex: Codex
     )
     assert codex.exec(script(DONE), "--dangerously-bypass-hook-trust").wait(30) == 0
     wait_for(lambda: hooks_line(blind, "codex").startswith("installed, last report at ") or None, "a report")
-    # `codex exec` asks nobody, so the hook is given what Codex gives it at a terminal.
+    # `codex exec` asks no one, so the hook gets what Codex gives it at a terminal.
     asked = {"session_id": str(uuid.uuid4()), "hook_event_name": "PermissionRequest", "tool_name": "Bash"}
     fire(codex, "PermissionRequest", {**asked, "cwd": str(codex.project), "tool_input": {}})
     blind.wait_for_session(is_waiting, "approval", timeout_seconds=2)

@@ -190,7 +190,7 @@ def test_doctor_says_what_up_would_say(daemon: RunningDaemon) -> None:
 
 
 def test_without_a_daemon_nobody_pretends_to_be_one(daemon: RunningDaemon) -> None:
-    """The record keeps its keys, there is no pid, and that there is no daemon is said once."""
+    """The record keeps its keys, there is no pid, and one line says that there is no daemon."""
     said = daemon.run("status", "--json").json["daemon"]
     assert (said["pid"], said["started_at"], said["listening"]) == (None, None, [])
     shown = daemon.run("status")

@@ -37,7 +37,7 @@ def page(operator: Operator) -> Iterator[Page]:
 def test_a_real_agent_dies_and_comes_back_before_ones_eyes(
     operator: Operator, claude: ClaudeHome, page: Page
 ) -> None:
-    """Without a reload: at work, gone, brought back by Wakeful, done; and all of it is told."""
+    """Without a reload: busy, gone, resumed by Wakeful, done; the page reports each."""
     page.evaluate("window.here = true")
     session_id = operator.start("--headless", "--prompt", script(bash("sleep 100"), DONE), "--", "claude")
     page.locator(f'tr[data-id="{session_id}"] a').click()

@@ -102,7 +102,7 @@ def claim(wakeful: Command, words: Words) -> None:
 
 
 def test_every_command_is_a_list_or_is_none() -> None:
-    """Whoever adds a command decides here whether it must say a pause."""
+    """Every new command decides here whether it must mention a pause."""
     lists = {tuple(word for word in each if not word.startswith("-")) for each in LISTS}
     others = {tuple(each.split("/")) for each in OTHERS.split()}
     assert not lists & others
@@ -122,7 +122,7 @@ def test_a_list_says_first_who_paused(wakeful: Command, words: Words) -> None:
 
 @pytest.fixture(scope="module")
 def down(paused: RunningDaemon) -> None:
-    """From here on nobody watches."""
+    """From here on nothing watches."""
     paused.end()
 
 

@@ -76,7 +76,7 @@ def test_an_agent_that_a_person_stopped_alarms_nobody(
     _assert_stopped_quietly(house, telegram, session)
 
 
-# The order is kept and nothing was done; the process is gone and nobody wrote down that it is.
+# The order is stored and nothing was done; the process is gone, and no record says that it is.
 @pytest.mark.parametrize("point", ["hub.stop_noted:1", "act.done:2"])
 def test_an_agent_that_ends_while_its_daemon_is_dead_alarms_nobody(
     house: AgentsFixture, claude: ClaudeHome, telegram: Telegram, point: str
@@ -158,7 +158,7 @@ def test_a_session_that_a_person_stopped_alarms_nobody(
 
 @pytest.mark.parametrize("place", ["--headless", "--detach"])
 def test_work_after_a_stop_that_was_cut_off_is_not_lost(managed: Operator, place: str) -> None:
-    """Nothing was done of the stop: that is said, and the next work of the same process is healed when it dies."""
+    """Nothing was done of the stop: Wakeful says so, and heals the next work of the same process when it dies."""
     daemon = managed.daemon
     daemon.environ["WAKEFUL_FAULTS"] = "act.intended:2:kill"
     daemon.up()

@@ -78,7 +78,7 @@ class Worker:
         )
 
     def take_pending(self) -> dict[str, Any]:
-        """The job that the watchdog made, taken as a bridge does: the old agent is ended, the record saved anew."""
+        """The job that the watchdog made, taken as a bridge does: the old agent is ended, the record saved again."""
         (job,) = wait_for(lambda: self._server.query("RedisJob", status="pending") or None, "new job", 40)
         self._server.delete("RedisJob", status="pending")
         self._server.delete("AgentSession", session_id=SESSION)

@@ -240,7 +240,7 @@ def test_a_subagent_at_work_is_no_silence(environ: dict[str, str], tmp_path: Pat
 
 
 def test_a_packed_log_that_was_cut_counts_as_far_as_it_goes(environ: dict[str, str], tmp_path: Path) -> None:
-    """The good lines are judged, and the cut is said."""
+    """The good lines are judged, and the report mentions the cut."""
     log = event_log(tmp_path / "a.jsonl.gz")
     log.write_bytes(log.read_bytes()[:-8])
     ended = run(environ, log)
@@ -289,5 +289,5 @@ def test_a_terminal_gets_a_bar_and_ctrl_c_ends_it(environ: dict[str, str], tmp_p
 def _rest(terminal: int) -> bytes:
     try:
         return os.read(terminal, 4096)
-    except OSError:  # how a terminal says that nobody writes to it any more
+    except OSError:  # how a terminal reports that its last writer closed it
         return b""

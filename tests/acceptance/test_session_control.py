@@ -138,7 +138,7 @@ def test_only_turns_that_ended_well_are_reported_as_finished(operator: Operator,
 
 
 def _lose_the_way_and_find_it(operator: Operator, session_id: str) -> None:
-    """A cleaner of old files takes the tmux server's socket: the agent lives, and nobody can prompt it."""
+    """A cleaner of old files takes the tmux server's socket: the agent lives, and no prompt reaches it."""
     socket = operator.daemon.socket.with_name("tmux.sock")
     away = socket.rename(socket.with_suffix(".away"))
     lost = operator.record(session_id)

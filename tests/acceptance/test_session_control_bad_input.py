@@ -153,7 +153,7 @@ def test_a_folder_that_vanished_is_named(operator: Operator, claude: ClaudeHome,
 
 
 def test_one_prompt_claude_takes_no_more_when_adopted(operator: Operator, claude: ClaudeHome) -> None:
-    """The true reason is said, and that its conversation can go on once it has ended; released twice, that too."""
+    """The message has the true reason, and says that the conversation can go on once it has ended; a second release, too."""
     claude.run_print(script(bash("sleep 100"), DONE), "--allowedTools", "Bash")
     claude.wait_for_tool("sleep")
     found = operator.daemon.wait_for_session(lambda each: each["state"] == "prompting", "session")

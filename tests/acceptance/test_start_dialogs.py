@@ -40,7 +40,7 @@ def at_dialog(operator: Operator, kind: str) -> Record:
 
 @pytest.fixture
 def terminal(daemon: RunningDaemon) -> Iterator[Path]:
-    """Somebody's own tmux server, where the daemon looks by itself."""
+    """A person's own tmux server, which the daemon finds by itself."""
     folder = daemon.home / f"tmux-{daemon.home.stat().st_uid}"
     folder.mkdir(mode=0o700)
     yield folder / "default"
@@ -57,7 +57,7 @@ def late_operator(claude: ClaudeHome, daemon: RunningDaemon) -> Operator:
 def test_a_client_somebody_started_is_listed_at_its_dialogs_and_becomes_one_session(
     late_operator: Operator, claude: ClaudeHome, terminal: Path
 ) -> None:
-    """Trust, then the bypass warning, then its conversation: each is said in its turn, and one session is left."""
+    """Trust, then the bypass warning, then its conversation: each is reported in its turn, and one session is left."""
     forget(claude, "projects")
     claude.tmux_command(terminal, "mine", "claude", "--dangerously-skip-permissions", script(DONE))
     late_operator.daemon.up()
@@ -239,7 +239,7 @@ def codex_command(folder: Path) -> tuple[str, ...]:
 def test_codex_at_its_dialogs_needs_a_person_too(
     daemon: RunningDaemon, tmp_path: Path, terminal: Path
 ) -> None:
-    """Login, then trust, then a screen that is not known: each is said as what it is, and none is called ready."""
+    """Login, then trust, then an unknown screen: each is reported as what it is, and none is called ready."""
     home, project = tmp_path / "codex-home", tmp_path / "project"
     for folder in (home, project):
         folder.mkdir()

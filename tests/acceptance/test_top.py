@@ -31,7 +31,7 @@ def terminal(tmp_path: Path, daemon: RunningDaemon) -> Iterator[Server]:
     server = Server(tmp_path / "terminal")
     yield server
     server.end()
-    # An agent that nobody stopped outlives its daemon.
+    # An agent without a stop outlives its daemon.
     end_agents(daemon.home, daemon)
 
 

@@ -16,7 +16,7 @@ from support.run_program import run_program
 GROUPS = Path("/sys/fs/cgroup")
 MANAGER = Path(__file__).parents[1] / "support" / "user_manager.sh"
 SECONDS_MAX = 60
-# An agent that nobody but this test has.
+# An agent that only this test has.
 SCENE = """
 wakeful() { %(wakeful)s "$@"; }
 wakeful autostart install 2>/dev/null

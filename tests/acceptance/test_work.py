@@ -57,7 +57,7 @@ def test_a_work_from_asked_to_done(busy: RunningDaemon) -> None:
 
 
 def test_no_work_and_lost_leases_are_the_answer_no(busy: RunningDaemon) -> None:
-    """Exit 1 for an empty queue and for an epoch that does not hold the run; exit 2 for a work nobody knows."""
+    """Exit 1 for an empty queue and for an epoch that does not hold the run; exit 2 for an unknown task."""
     none = busy.run("work", "claim")
     assert (none.exit_code, none.out) == (1, "no task is due\n")
     work_id = add(busy, "--attempts", "2", "mend it")
@@ -89,7 +89,7 @@ def test_prompts_are_anything_and_terminals_are_safe(busy: RunningDaemon) -> Non
 
 @pytest.mark.parametrize("prompt", ["", " \n"])
 def test_an_empty_prompt_is_no_work(busy: RunningDaemon, prompt: str) -> None:
-    """It is said in one sentence, and nothing is kept."""
+    """One sentence says so, and nothing is stored."""
     refused = busy.run("work", "add", prompt)
     assert (refused.exit_code, refused.err) == (
         2,
@@ -123,7 +123,7 @@ def test_a_lease_outlives_the_daemon(busy: RunningDaemon) -> None:
 
 
 def test_a_conversation_is_claimed_and_given_back(busy: RunningDaemon) -> None:
-    """One owner at a time: the second is told who and since when, and gets it once it is free."""
+    """One owner at a time: the second learns who owns it and since when, and gets it once it is free."""
     first = busy.run("session", "claim", "chat", "--owner", "nightly", "--json").json
     second = busy.run("session", "claim", "chat", "--owner", "other")
     assert (second.exit_code, second.out) == (1, "")
@@ -165,7 +165,7 @@ def test_the_library_claims_keeps_and_completes(busy: RunningDaemon) -> None:
 
 
 def test_owning_a_conversation_in_a_block(busy: RunningDaemon) -> None:
-    """Inside the block nobody else gets it and it is kept; after it, also after an error, it is free."""
+    """Inside the block no one else gets it and it is renewed; after it, also after an error, it is free."""
     with wakeful.own("chat", owner="a program", ttl_seconds=1) as ours:
         assert (ours.session_id, ours.epoch) == ("chat", 1)
         with pytest.raises(wakeful.ConversationHeld, match="claimed by a program since"), wakeful.own("chat"):

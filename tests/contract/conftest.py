@@ -1,4 +1,4 @@
-"""The contract suites are imported, not collected: pytest must be told to explain their assertions too."""
+"""The contract suites are imported, not collected: pytest needs an order to explain their assertions too."""
 
 import pytest
 

@@ -234,7 +234,7 @@ class StoreContract:
         assert [(row.version, row.record) for row in await store.sessions() if row.id == A] == [(1, b"back")]
 
     async def test_retention_takes_what_is_old(self, store: Store) -> None:
-        """Transitions from before the time go, those of the time itself stay, and the count is told."""
+        """Transitions from before the time go, those of the time itself stay, and the count is returned."""
         await store.record([change(A, at=float(each)) for each in range(10)])
         assert await store.prune(7.0) == 7
         assert [each.at for each in await store.transitions()] == [7.0, 8.0, 9.0]
@@ -375,7 +375,7 @@ class StoreContract:
         assert await store.note("pause", "b") is None
 
     async def test_a_new_note_never_replaces_one(self, store: Store) -> None:
-        """Of two who open the same incident one is told that it was there already."""
+        """Of two calls that open the same incident one returns that it was there already."""
         first = Note("incident", "a", b"1")
         assert await store.save_new_note(first)
         assert not await store.save_new_note(first)

@@ -35,7 +35,7 @@ async def main(database: str, said: str, chat: str) -> None:
     running = asyncio.create_task(outbox.run())
     await outbox.restore()
     await outbox.enqueue(Alert(AlertKind.TROUBLE, "one", "it is silent", chat or None))
-    while outbox.pending("telegram"):  # noqa: ASYNC110 - the desk tells nobody when it is done
+    while outbox.pending("telegram"):  # noqa: ASYNC110 - the outbox has no event for its end
         await asyncio.sleep(0.01)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""How the crash tests run a program of ours and make it fail from outside."""
+"""How the crash tests run a program of Wakeful and make it fail from outside."""
 
 import os
 import shutil

@@ -1,6 +1,6 @@
 """A process of its own that uses the log of critical events: `write NAME COUNT`, or `archive BEFORE` again and again.
 
-Prints what it was told: one line a call.
+Prints its arguments: one line a call.
 """
 
 import sys

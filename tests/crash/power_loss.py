@@ -102,7 +102,7 @@ class Disk:
                 place.write_bytes(_survived(content, chance, how))
 
     def _is_ours(self, path: str) -> bool:
-        # The index of a write-ahead log is memory that has a name; it does not survive and is made anew.
+        # The index of a write-ahead log is memory that has a name; it does not survive and is made again.
         return path.startswith(f"{self._root}/") and not path.endswith("-shm")
 
     def _opened(self, path: str, arguments: str, line: str) -> bool:

@@ -2,8 +2,8 @@
 
     python revival_racer.py STORE RACES READY_FOLDER NAME
 
-Race N is about the work `work-N`. Whoever gets the budget writes its name to that work's file, exclusively: a second
-winner would be seen. Nobody starts before everybody is there.
+Race N is about the work `work-N`. The winner of the budget writes its name to that work's file, exclusively: a second
+winner would be seen. None starts before all are there.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ def wait_for_everybody(folder: Path, name: str) -> None:
 
 
 def _order(races: int, name: str) -> Iterator[int]:
-    """Everybody is at the same few works at the same time, and nobody always first."""
+    """All race for the same few works at the same time, and no one is always first."""
     chance = random.Random(name)
     for block in range(0, races, BLOCK):
         numbers = list(range(block, min(block + BLOCK, races)))

@@ -71,7 +71,7 @@ def test_killed_after_the_act_the_session_is_found_and_managed(daemon: RunningDa
 
 
 def test_killed_in_a_stop_the_next_daemon_says_what_is_left(daemon: RunningDaemon) -> None:
-    """Nobody is stopped by a restart: the session goes on and can be stopped again."""
+    """A restart stops no session: it goes on and can be stopped again."""
     daemon.up()
     assert daemon.run(*RUN).exit_code == 0
     daemon.end()

@@ -1,4 +1,4 @@
-"""kill -9 at every step of an alert: the operator is told at least once, somebody's chat at most once."""
+"""kill -9 at every step of an alert: the operator gets it at least once, a chat at most once."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ def said(folder: Path) -> int:
     ("fault", "times"), [("store.committed:1:kill", 1), ("alert.sent:1:kill", 2), ("store.commit:2:kill", 2)]
 )
 def test_the_operator_is_told_at_least_once(tmp_path: Path, fault: str, times: int) -> None:
-    """Killed once it is kept, once it is sent, and before that is noted: told, and twice where nobody could know."""
+    """Killed once it is stored, once it is sent, and before that is noted: sent, and twice where the result was unknown."""
     assert work(tmp_path, "", fault) == -signal.SIGKILL
     assert work(tmp_path, "") == 0
     assert said(tmp_path) == times

@@ -58,7 +58,7 @@ async def expired(store: SqliteStore) -> Run:
 
 @contextmanager
 def holder(database: Path) -> Iterator["subprocess.Popen[str]"]:
-    """A process that has claimed the only run and waits to be told to complete it."""
+    """A process that has claimed the only run and waits for the order to complete it."""
     argv = [sys.executable, str(WORKER), "hold", str(database), "holder"]
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None

@@ -97,7 +97,7 @@ def test_an_archiver_killed_at_any_step_loses_and_doubles_nothing(tmp_path: Path
 
 
 def test_a_repair_killed_in_its_middle_is_done_again(tmp_path: Path) -> None:
-    """Whoever repairs may be killed, too: the one after it finds the same."""
+    """The repair may be killed, too: the next one finds the same."""
     log = tmp_path / "critical_events.jsonl"
     expected = fill(log)
     assert ending(log, "archive", NOON, "1", faults="critical.archive.grown:2:kill") == -9
@@ -111,7 +111,7 @@ def test_a_repair_killed_in_its_middle_is_done_again(tmp_path: Path) -> None:
 def test_an_archiver_that_fails_at_any_step_has_changed_nothing_or_everything(
     tmp_path: Path, point: str, name: str
 ) -> None:
-    """Its caller is told, and right afterwards every line is there once."""
+    """Its caller gets the error, and right afterwards every line is there once."""
     log = tmp_path / "critical_events.jsonl"
     expected = fill(log)
     step, _, nth = point.rpartition(":")
@@ -134,7 +134,7 @@ def test_a_writer_killed_before_its_write_leaves_the_log_whole(tmp_path: Path, n
 
 
 def test_a_full_disk_is_told_and_the_log_is_whole(tmp_path: Path) -> None:
-    """On a full file system the writer is told, no half line stays, and with space again it goes on."""
+    """On a full file system the writer gets the error, no half line stays, and with space again it goes on."""
     with small_tmpfs(tmp_path / "small", "size=100k") as disk:
         log = disk / "logs" / "critical_events.jsonl"
         said = start(log, "write", "w", "100").communicate(timeout=60)[0]

@@ -78,7 +78,7 @@ LOOPED = Program(
 
 
 def points_after_opening(trace: Path, program: Program) -> list[Point]:
-    """Each call of whoever writes the journal, after the word that it is open, numbered as strace counts."""
+    """Each call of the journal's writer, after the line that it is open, numbered as strace counts."""
     lines = [line.split(maxsplit=1) for line in trace.read_text().splitlines()]
     main = lines[0][0]
     renaming = next(thread for thread, call in lines if call.startswith("rename"))

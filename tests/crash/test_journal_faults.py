@@ -93,7 +93,7 @@ def test_a_recovery_killed_anywhere_is_done_again_to_the_same_end(root: Path) ->
 
 
 def test_a_rollback_killed_anywhere_undoes_once_or_asks_again(root: Path) -> None:
-    """The undoing is begun once for a person's word; cut off, somebody is asked about it."""
+    """The undoing is begun once after a person's approval; interrupted, it waits for another decision."""
     cut_off(root)
     recover_journal(state_of(root))
     _with_checkpoints(lambda desk: desk.record(1, ChoiceName.ROLLBACK, "tester"))
@@ -136,7 +136,7 @@ def program(root: Path, sent: list[str]) -> None:
 
 @pytest.mark.parametrize("errno_name", ["ENOSPC", "EIO"])
 def test_a_failing_write_anywhere_is_told_and_survived(root: Path, errno_name: str) -> None:
-    """The program is told, the state stays whole, and the next run finishes what is left."""
+    """The program gets the error, the state stays whole, and the next run finishes what is left."""
     with FaultPlan() as plan:
         program(root, [])
     points = [each for each in every(plan.points) if each[0].startswith(("journal.", "critical."))]

@@ -22,7 +22,7 @@ EVERY = 1 if os.environ.get("WAKEFUL_ENDURANCE") else 36
 
 
 class PaperDesk:
-    """Checkpoints on paper: numbers, and nobody who answers."""
+    """Checkpoints on paper: numbers without answers."""
 
     def __init__(self) -> None:
         self.opened: list[Checkpoint] = []

@@ -1,4 +1,4 @@
-"""kill -9 at a random moment, then its files damaged at random: nothing happens twice that nobody approved.
+"""kill -9 at a random moment, then its files damaged at random: nothing happens twice without approval.
 
 A git checkout or a restored backup puts old files back, each from another moment; files get lost, are cut off, or are
 those of another session. Of state, events and `gaia.db` one at least still knows what happened. `make crash` tries 200
@@ -41,7 +41,7 @@ Version = dict[str, bytes]
 
 
 class SlowElsewhere(Elsewhere):
-    """What happened is told a little later: programs are killed in between."""
+    """The report comes a little later: programs are killed in between."""
 
     def take(self, method: str, name: str, key: str) -> int:
         answer = super().take(method, name, key)
@@ -150,7 +150,7 @@ def _killed(root: Path, port: int, chance: random.Random) -> list[Version]:
         program.wait()
     over.set()
     keeping.join()
-    # One request after the other: what it sent before its end is counted by now, for whoever looks there.
+    # One request after the other: what it sent before its end is counted by now.
     asked(port, "GET", "anything")
     assert versions
     return versions

@@ -96,7 +96,7 @@ def _calls_of_one_run(folder: Path, run_workload: RunWorkload, strace: Sequence[
 
 
 def test_kill_inside_a_crowd_loses_nothing_acknowledged(tmp_path: Path, run_workload: RunWorkload) -> None:
-    """Of many callers committed together each is stored whole or not at all, and whole if it was told so."""
+    """Of many callers committed together each is stored whole or not at all, and whole if its commit returned."""
     # Every caller writes twice, so all of these are reached; how many share a commit is left to chance.
     for nth in range(1, 2 * CROWD, 11):
         database = tmp_path / f"wakeful-{nth}.db"

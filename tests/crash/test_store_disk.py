@@ -1,4 +1,4 @@
-"""A disk that is full, broken or read-only: callers are told, nothing acknowledged is lost, and when the disk
+"""A disk that is full, broken or read-only: callers get the error, nothing acknowledged is lost, and when the disk
 is well again so is the store.
 """
 
@@ -147,7 +147,7 @@ def test_a_read_only_file_system_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("errno_name", ["ENOSPC", "EIO", "EROFS"])
 def test_an_error_at_every_write_point_is_told_and_survived(tmp_path: Path, errno_name: str) -> None:
-    """Whatever point fails, its caller alone is told, and every other step is stored as if nothing had been."""
+    """Whatever point fails, only its caller gets an error, and every other step is stored as if nothing had been."""
     with FaultPlan() as plan:
         asyncio.run(run_steps(tmp_path / "wakeful.db"))
     # Closing gives no answer that could be wrong.
@@ -166,7 +166,7 @@ async def _assert_survived(path: Path, point: str) -> None:
     done = [number for number, step in enumerate(STEPS, 1) if await attempt(step(store))]
     held = await contents(store)
     await store.close()
-    # After the commit a step is stored although its caller was told otherwise.
+    # After the commit a step is stored although its caller got an error.
     assert held == await _expected(ALL if point == "store.committed" else done)
     assert len(done) >= len(STEPS) - 1
 
@@ -189,7 +189,7 @@ def test_a_failing_system_call_is_told_and_survived(
     """When one of SQLite's own writes or syncs fails, what was refused is not there and all else is."""
     told = []
     call = failure.partition(":")[0]
-    # The second sync is that of the folder, which SQLite tells nobody about; opening has synced it already.
+    # The second sync is that of the folder, which SQLite does not report; opening has synced it already.
     for nth in (12, 30, 60) if call == "pwrite64" else (1, 3, 4):
         database = tmp_path / f"wakeful-{nth}.db"
         inject = ["-o", os.devnull, "-e", f"trace={call}", "-e", f"inject={failure}:when={nth}"]

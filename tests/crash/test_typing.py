@@ -95,7 +95,7 @@ def notes(daemon: RunningDaemon) -> list[Path]:
 def test_killed_at_each_step_its_text_is_known_again(
     typist: Typist, point: str, sent: list[str], said: str
 ) -> None:
-    """What became of it is said as it is, the next prompt is taken whole, and no prompt twice."""
+    """The true result is reported, the next prompt is taken whole, and no prompt twice."""
     daemon = typist.daemon
     daemon.up()
     typist.start()
@@ -159,7 +159,7 @@ def killed_while_it_types(daemon: RunningDaemon, prompt: str, seconds: float) ->
 
 
 def test_killed_at_any_moment_every_prompt_is_sent_once_or_not_at_all(typist: Typist) -> None:
-    """Random kills: what is said of each prompt is what the program took, and later prompts are never declined."""
+    """Random kills: the report of each prompt is what the program took, and later prompts are never declined."""
     dice = random.Random(17)
     daemon = typist.daemon
     daemon.up()

@@ -52,7 +52,7 @@ def test_a_daemon_killed_in_any_phase_wakes_nobody_twice(tmp_path: Path) -> None
         # The next daemon comes twenty seconds later: inside the cooldown.
         answer, status = asyncio.run(wake(tmp_path / phase, FIRST_WALL + 20.0))
         given = prompts_of(tmp_path / phase)
-        # A wake that was reserved may have been given: nobody is woken on a maybe.
+        # A wake that was reserved may have been given: a maybe wakes no agent.
         sure = number < PHASES.index("wake.reserved")
         assert answer.reason is (None if sure else IneligibilityReason.COOLDOWN_ACTIVE), phase
         assert len(given) == (1 if sure or number >= FIRST_GIVEN else 0), (phase, given)
@@ -60,7 +60,7 @@ def test_a_daemon_killed_in_any_phase_wakes_nobody_twice(tmp_path: Path) -> None
         assert status.last_audit.outcome is not None, phase
 
 
-# In this order a daemon starts; nobody is woken before its last one.
+# In this order a daemon starts; no agent is woken before its last one.
 STARTING = (
     *("daemon.opened", "daemon.looked", "daemon.hands", "daemon.care"),
     *("daemon.judged", "wake.taken_up"),

@@ -28,7 +28,7 @@ AGENT: Final = Process(700_001, 1, "a-boot-of-a-test")
 
 
 class WritingDriver(SlowDriver):
-    """Its agent's prompts are in the world before anybody of ours knows."""
+    """Its agent's prompts are in the world before any part of Wakeful knows."""
 
     def __init__(self, house: "KilledFixture") -> None:
         super().__init__(house)

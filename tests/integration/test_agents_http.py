@@ -20,7 +20,7 @@ SESSION = SessionId("claude-9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d")
 
 
 class HubDoors:
-    """Doors of a house with a hub; time stands still, and what is told is looked at when a test says so."""
+    """Listeners of a daemon with a hub; time stands still, and a change is looked at when a test says so."""
 
     def __init__(self, doors: HttpFixture, hub: TestHub) -> None:
         self.doors = doors
@@ -116,7 +116,7 @@ def test_changes_are_pushed_and_the_attach_command_is_told(hub: HubDoors) -> Non
 
 
 def test_the_api_description_knows_agents(hub: HubDoors) -> None:
-    """Whoever reads openapi.json finds every route and its conflicts."""
+    """openapi.json has every route and its conflicts."""
     paths = hub.client.get("/api/openapi.json").json()["paths"]
     assert "409" in paths["/api/agents/{name}/start"]["post"]["responses"]
     assert "get" in paths["/api/agents"]

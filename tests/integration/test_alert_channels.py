@@ -258,7 +258,7 @@ def desktop(
 
 
 def test_the_real_notify_send_reaches_whoever_shows_notices(desktop: Desktop) -> None:
-    """What was said stands on the desktop, its markup as text; where no program shows it, that is said."""
+    """The text appears on the desktop, its markup as text; where no program shows it, the error says so."""
     problem = None
     try:
         asyncio.run(DesktopMessenger().send("--shop needs you\n<b>&\nline 2"))
@@ -359,7 +359,7 @@ async def _until(true: Callable[[], bool], seconds: float = 30.0) -> None:
 
 
 async def _until_kept(store: SqliteStore) -> None:
-    """Until the store says of every alert that it was told."""
+    """Until the store has every alert as delivered."""
     async with asyncio.timeout(30.0):
         while any(_is_owed(each) for each in await store.notes("alert")):  # noqa: ASYNC110 - a store has no events
             await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Claims about the systemd unit: systemd itself finds nothing wrong with it, and only a unit of ours is touched.
+"""Claims about the systemd unit: systemd itself finds nothing wrong with it, and only Wakeful's unit is touched.
 
 There is no user manager in a test: `systemctl` is a stand-in that writes down what it was asked.
 """

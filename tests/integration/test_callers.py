@@ -1,4 +1,4 @@
-"""Claims about who may decide: a person's caller passes, whoever works inside a session is refused, at both doors."""
+"""Claims about who may decide: a person's caller passes, a caller inside a session is refused, at both listeners."""
 
 import os
 import socket
@@ -63,13 +63,13 @@ def test_an_agent_may_not_decide(doors: HttpFixture, path: str) -> None:
         with caller:
             answer = caller.post(path, json=DECISIONS[path])
             assert answer.status_code == 403
-            # The daemon's end is an order of the socket alone, whoever asks.
+            # Only the socket accepts the daemon's end, from any caller.
             assert answer.json()["code"] in {"agent-may-not-decide", "wrong-door"}
     assert doors.orders == []
 
 
 def test_a_person_may(doors: HttpFixture) -> None:
-    """The same caller, working for nobody, adopts and releases."""
+    """The same caller, outside every session, adopts and releases."""
     for caller in callers(doors):
         with caller:
             for said in (b"", b"{}", b'{"name": "fox"}'):
@@ -100,7 +100,7 @@ def test_the_caller_of_a_connection_is_found() -> None:
 
 
 def test_a_row_is_found_by_both_addresses() -> None:
-    """The same port towards somebody else is another connection."""
+    """The same port towards another program is another connection."""
     table = (
         "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
         "   0: 0100007F:9C40 0100007F:128B 01 00000000:00000000 00:00000000 00000000     0        0 4242 1\n"

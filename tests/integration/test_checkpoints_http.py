@@ -1,4 +1,4 @@
-"""Claims about checkpoints at the doors: reading is for everybody, deciding for people, rollback rehearsed first."""
+"""Claims about checkpoints over HTTP: all may read, people decide, rollback is rehearsed first."""
 
 import asyncio
 import os
@@ -42,7 +42,7 @@ def doors(tmp_path: Path) -> Iterator[HttpFixture]:
 
 
 def test_a_person_reads_and_decides_once(doors: HttpFixture) -> None:
-    """List, one, continue; a second answer is told who was first; the list forgets what is decided."""
+    """List, one, continue; a second answer learns who was first; the list forgets what is decided."""
     with doors.socket() as person:
         listed = person.get("/api/checkpoints").json()["checkpoints"]
         assert [each["number"] for each in listed] == [3, 2, 1]

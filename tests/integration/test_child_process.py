@@ -54,7 +54,7 @@ async def test_it_is_started_again_and_ends_with_us(tmp_path: Path, monkeypatch:
 
 
 async def test_its_log_stays_short_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was said is kept once more beside it, as readable as before, and what is said next is the log."""
+    """The earlier output is kept once more beside it, as readable as before, and new output is the log."""
     monkeypatch.setattr(kept_child, "LOG_SECONDS", 0.01)
     monkeypatch.setattr(log_files, "LOG_BYTES_MAX", 1000)
     path, older = tmp_path / "gateway.log", tmp_path / "gateway.log.1"

@@ -191,7 +191,7 @@ async def test_interrupted_in_a_tool_it_goes_on(claude_home: ClaudeHome, driver:
 
 
 async def test_killed_in_a_tool_and_resumed(claude_home: ClaudeHome, driver: ClaudeDriver) -> None:
-    """Its orphan is ended with it, the same conversation goes on, and the agent is told what was interrupted."""
+    """Its orphan is ended with it, the same conversation goes on, and the agent learns what was interrupted."""
     request = order_for(claude_home, argv=ALLOWED, prompt=script(tool("sleep 60"), {"text": "never"}))
     managed = hosted(await driver.start(request))
     orphan = await asyncio.to_thread(claude_home.wait_for_tool, "sleep")

@@ -23,7 +23,7 @@ TAKEN = {"type": "user", "uuid": "one", "isReplay": True}
 
 
 def asked_again(root: Path) -> ActionResult:
-    """What a daemon says that was not there when the prompt was given; nobody lives to be asked."""
+    """What a daemon reports that was not there when the prompt was given; no process is left to ask."""
     gone = Process(2**22 + 1, 1, proc.boot_id())
     managed = ManagedSession(
         session_id=SESSION,

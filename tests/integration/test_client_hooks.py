@@ -60,7 +60,7 @@ def silent(done: subprocess.CompletedProcess[bytes]) -> bool:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_report_is_whole_and_for_its_owner_alone(places: StatePaths, shell: str) -> None:
-    """One file with the very bytes, mode 600, in a slot; nothing is said."""
+    """One file with the very bytes, mode 600, in a slot; nothing is printed."""
     payload = json.dumps({"x": "ü" * 100_000}).encode()
     assert silent(fire(places, payload, shell))
     (report,) = Path(places.spool).iterdir()
@@ -118,7 +118,7 @@ def test_hooks_of_another_home_are_replaced(
 def test_whoever_wrote_behind_ours_keeps_that(
     settings: Path, environ: dict[str, str], places: StatePaths
 ) -> None:
-    """Somebody's hook came behind ours, in a layout of their own: nothing is to be done, and nothing is written."""
+    """A foreign hook came behind Wakeful's, in another layout: there is nothing to do, and nothing is written."""
     apply_plan(plan_install("claude", environ, places))
     theirs = json.loads(settings.read_bytes())
     theirs["hooks"]["Stop"].append({"hooks": [{"type": "command", "command": "say done"}]})
@@ -149,7 +149,7 @@ def test_a_file_that_was_not_there_is_gone_again(environ: dict[str, str], places
 def test_a_file_that_changed_meanwhile_is_left_alone(
     settings: Path, environ: dict[str, str], places: StatePaths
 ) -> None:
-    """Between plan and act somebody else wrote: their words stay."""
+    """Another program wrote between plan and act: its words stay."""
     plan = plan_install("claude", environ, places)
     settings.write_bytes(b"{}")
     with pytest.raises(SettingsChanged):
@@ -182,7 +182,7 @@ def test_what_is_not_ours_is_left_alone(
 
 
 def test_a_plan_shows_both_sides(settings: Path, environ: dict[str, str], places: StatePaths) -> None:
-    """A dry run is a plan that nobody carries out."""
+    """A dry run is a plan that is not carried out."""
     plan = plan_install("claude", environ, places)
     assert isinstance(plan, SettingsPlan)
     assert (plan.before, plan.backup, plan.is_done) == (SETTINGS, SETTINGS, False)

@@ -34,7 +34,7 @@ from wakeful.testing.scripted_model import script
 
 FREE = ("codex", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
 SECONDS_MAX = 60.0
-# Stands in for a client that begins another conversation than the one it was told to go on with.
+# Stands in for a client that begins another conversation than the one it should go on with.
 ANOTHER_THREAD = """#!/bin/sh
 echo '{"type":"thread.started","thread_id":"01a1e1b7-8985-7cd0-ab99-366ecff06ef5"}'
 echo '{"type":"turn.started"}'
@@ -131,7 +131,7 @@ async def test_a_prompt_whose_taker_died_in_the_hand_over_is_known_by_what_the_c
     assert len(codex_home.model.requests) == calls
     third = hosted(await later.deliver_once(managed, script({"text": "third"}), "three", again=True))
     await until(lambda: "turn.completed" in said(third), "end of the third turn")
-    # A process that somebody else started since, a healer's, does not make it forget.
+    # A process that another program, a healer, started since does not make it forget.
     healed = hosted(await later.deliver(third, script({"text": "fourth"})))
     await until(lambda: "turn.completed" in said(healed), "end of the fourth turn")
     calls = len(codex_home.model.requests)
@@ -185,7 +185,7 @@ async def test_interrupted_in_a_tool_it_goes_on(codex_home: CodexHome, driver: C
 async def test_the_first_process_of_a_conversation_is_ended_as_a_crash(
     codex_home: CodexHome, driver: CodexDriver, tmp_path: Path
 ) -> None:
-    """It has no mark, because Codex names its own conversation: it is ended all the same, and its tool is left alone."""
+    """It has no mark, because Codex names its own conversation: it is still ended, and its tool is left alone."""
     processes = LocalProcesses(SystemClock(), tmp_path)
     managed = hosted(
         await driver.start(order_for(codex_home, script({"run": "sleep 60; true"}, {"text": "never"})))

@@ -85,7 +85,7 @@ def test_an_alert_goes_through_the_channel_that_was_added(
 
 
 def test_what_needs_a_restart_says_so(daemon: RunningDaemon, file: Path) -> None:
-    """In the log, `status` and `doctor`; when the file is put back, nothing is said any more."""
+    """In the log, `status` and `doctor`; when the file is put back, they are silent again."""
     write(file, "[daemon]\nport = 0\n")
     daemon.up(port=None)
     write(file, '[daemon]\nport = 0\nmode = "observe"\n[heal]\nsteer_seconds = 60\n')

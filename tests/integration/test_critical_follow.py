@@ -82,7 +82,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
 
 
 class Heard:
-    """What a follower was told so far."""
+    """What a follower got so far."""
 
     def __init__(self) -> None:
         self.names: asyncio.Queue[str] = asyncio.Queue()
@@ -135,7 +135,7 @@ async def test_a_log_that_is_not_there_yet_is_awaited(log: Path, looks: Looks) -
 
 
 async def test_archiving_repeats_and_hides_nothing(log: Path) -> None:
-    """Lines that stay in the new file are not told again, and those written meanwhile are told once."""
+    """Lines that stay in the new file are not sent again, and those written meanwhile are sent once."""
     for day in (1, 2, 3, 4):
         write(log, f"day {day}", day)
     async with follower(log) as heard:
@@ -150,7 +150,7 @@ async def test_archiving_repeats_and_hides_nothing(log: Path) -> None:
 
 
 async def test_another_programs_rotation_is_followed(log: Path, looks: Looks) -> None:
-    """Moved away, emptied, or its whole folder deleted: what is written next is told."""
+    """Moved away, emptied, or its whole folder deleted: later lines are sent."""
     write(log, "one")
     async with follower(log) as heard:
         assert await heard.next(1) == ["one"]

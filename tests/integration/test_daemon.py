@@ -45,7 +45,7 @@ def append(path: Path, *records: dict[str, object]) -> None:
 def test_folders_that_appear_later_are_seen(
     daemon: RunningDaemon, config: Path, agent: subprocess.Popen[bytes]
 ) -> None:
-    """A client's first start makes its folders; nobody has to restart Wakeful for it."""
+    """A client's first start makes its folders; Wakeful needs no restart for it."""
     daemon.up()
     claude_transcripts.register(config, CONVERSATION, agent.pid, "busy")
     claude_transcripts.write(config, CONVERSATION, claude_transcripts.prompt(time.time(), CONVERSATION))
@@ -208,7 +208,7 @@ def question(daemon: RunningDaemon, conversation: str, age_seconds: float = 0.0)
 def test_what_lay_in_the_spool_does_not_prove_that_anybody_lives(
     daemon: RunningDaemon, config: Path, agent: subprocess.Popen[bytes]
 ) -> None:
-    """Asked while Wakeful was stopped: nobody waits whose agent nobody sees, or whose turn went on since."""
+    """Asked while Wakeful was stopped: no session waits whose agent is unseen, or whose turn went on since."""
     daemon.up()
     daemon.end()
     now = time.time()
@@ -283,7 +283,7 @@ def test_a_second_daemon_is_refused(daemon: RunningDaemon) -> None:
 
 
 def test_a_busy_port_leaves_the_socket(daemon: RunningDaemon) -> None:
-    """The page is not there, everything else is, and it is said."""
+    """The page is not there, everything else is, and the log says so."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -336,7 +336,7 @@ def test_wait_tells_how_it_ended(
 
 
 def test_wait_is_told_of_a_death(daemon: RunningDaemon, config: Path, agent: subprocess.Popen[bytes]) -> None:
-    """The agent is killed while somebody waits: exit 1 at once, not at the timeout."""
+    """The agent is killed while a caller waits: exit 1 at once, not at the timeout."""
     claude_transcripts.write(config, CONVERSATION, claude_transcripts.prompt(time.time(), CONVERSATION))
     claude_transcripts.register(config, CONVERSATION, agent.pid, "busy")
     daemon.up()

@@ -61,7 +61,7 @@ def end(process: "subprocess.Popen[bytes]") -> None:
 def test_claude_code_needs_its_process_and_a_reader_of_its_input(
     agent: "subprocess.Popen[bytes]", tmp_path: Path
 ) -> None:
-    """A process without a FIFO, a FIFO nobody reads, a reader whose agent is gone: none of them is open."""
+    """A process without a FIFO, a FIFO without a reader, a reader whose agent is gone: none of them is open."""
     driver = ClaudeDriver(tmp_path, VirtualClock())
     managed = hosting(tmp_path, identity(agent))
     assert not driver.is_open(managed)
@@ -128,7 +128,7 @@ def test_a_pane_needs_its_first_process_its_agent_and_its_server(
 def test_a_pane_is_lost_with_its_first_process_or_its_socket(
     agent: "subprocess.Popen[bytes]", tmp_path: Path
 ) -> None:
-    """An agent that outlived its pane, a server nobody can call; a pane that nobody looked at yet is neither."""
+    """An agent that outlived its pane, an unreachable server; a pane that was not checked yet is neither."""
     path = tmp_path / "s"
     driver = TmuxDriver(str(path), str(tmp_path), VirtualClock())
     ended = replace(identity(agent), pid=4_000_000)

@@ -1,4 +1,4 @@
-"""Claims about speaking to an agent in a container of a real engine: what is typed there, and when nobody types."""
+"""Claims about prompts to an agent in a container of a real engine: what is typed there, and when nothing is."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("quick_starts")
 
 @pytest.fixture(scope="module")
 def hosted(docker_engine: DockerEngine) -> Iterator[ManagedSession]:
-    """An agent that repeats what it is told, below a shell, as another user than root."""
+    """An agent that repeats its input, below a shell, as another user than root."""
     docker_engine.clear()
     repeating = spec("bot", "sh", "-c", "cat; exit 3", user="plain")
     observation = with_runtime(docker_engine, lambda made: made.start(repeating, 1, {}))

@@ -183,7 +183,7 @@ async def test_a_container_ended_by_hand_is_never_unknown_nor_stale(
             names.clear()
             removal = asyncio.create_task(asyncio.to_thread(docker.docker, *ended_by, "agent-bot"))
             while AgentEvent.GONE not in moves:
-                # Looked at whenever something is told, as the hub does.
+                # Inspected at every report, as the hub does.
                 await until(lambda: bool(names))
                 names.clear()
                 moves.add(event_of(await made.inspect(spec())))
@@ -401,7 +401,7 @@ async def test_a_client_at_a_dialog_is_not_ready_and_the_dialog_is_named(docker:
 
 
 def test_of_two_starts_at_once_one_wins(docker: DockerEngine) -> None:
-    """One agent, one container, and the loser is told."""
+    """One agent, one container, and the loser gets the error."""
 
     async def scene(made: DockerRuntime) -> list[Any]:
         async with runtime(docker) as other:

@@ -144,7 +144,7 @@ def test_a_link_out_of_a_container_is_not_followed(plain: Container) -> None:
 
 
 def test_a_container_of_another_host_says_what_would_help(plain: Container) -> None:
-    """Its numbers mean somebody else here, and nobody looks into him."""
+    """Its numbers mean other processes here, which are not inspected."""
     found = find_transcripts(replace(plain, pid=1))
     assert found.folder is None
     assert "transcript not visible" in found.reason

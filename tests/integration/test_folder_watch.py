@@ -65,7 +65,7 @@ class Overtaken(FolderWatch):
 
 
 async def test_a_hundred_changed_logs_are_one_batch(tmp_path: Path) -> None:
-    """Everything that waits is told at once, each log once however often it was written."""
+    """Everything that waits is reported at once, each log once however often it was written."""
     logs = [tmp_path / f"folder-{n % 10}" / f"{n}.jsonl" for n in range(100)]
     async with FolderWatch() as watch:
         for n in range(10):
@@ -78,7 +78,7 @@ async def test_a_hundred_changed_logs_are_one_batch(tmp_path: Path) -> None:
 
 
 async def test_a_new_folder_is_told_and_watched_when_added(tmp_path: Path) -> None:
-    """What happens below a folder is told from the moment it is added."""
+    """What happens below a folder is reported from the moment it is added."""
     folder = tmp_path / "new"
     async with FolderWatch() as watch:
         watch.add(str(tmp_path))
@@ -115,7 +115,7 @@ async def test_what_happened_last_is_what_is_told(tmp_path: Path) -> None:
 
 
 async def test_a_name_that_is_no_text_is_told_all_the_same(tmp_path: Path) -> None:
-    """Names are bytes; what is told leads back to the very file."""
+    """Names are bytes; the reported name leads back to the very file."""
 
     name = os.fsencode(tmp_path) + b"/\xff\xfe.jsonl"
     async with FolderWatch() as watch:
@@ -184,7 +184,7 @@ def _lowest_free_descriptor() -> int:
 
 
 async def test_a_deleted_folder_is_dropped_and_may_come_back(tmp_path: Path) -> None:
-    """Its end is told, nothing of it is kept, and a folder of the same name is watched anew."""
+    """Its end is reported, nothing of it is kept, and a folder of the same name is watched again."""
     folder = tmp_path / "folder"
     folder.mkdir()
     async with FolderWatch() as watch:
@@ -270,7 +270,7 @@ for n in range(4000):
 
 
 async def test_being_told_is_enough_to_miss_nothing(tmp_path: Path) -> None:
-    """Another process writes to twenty logs; reading only what was told gives every record of each in order."""
+    """Another process writes to twenty logs; reading only the reported ones gives every record of each in order."""
     paths = [tmp_path / f"{n}.jsonl" for n in range(20)]
     logs = {str(path): LogFile(str(path), str(tmp_path)) for path in paths}
     seen: dict[str, list[bytes]] = {path: [] for path in logs}

@@ -119,7 +119,7 @@ def test_docker_is_asked_over_its_socket(
 
 
 def test_containers_of_a_real_engine(tmp_path: Path, docker_engine: DockerEngine) -> None:
-    """One that ran and was killed is told, one that is unhealthy too; one that had failed before anybody looked is not."""
+    """One that ran and was killed is reported, one that is unhealthy too; one that had failed before the first look is not."""
     docker_engine.clear()
     rest = ("--network", "none", IMAGE)
     ill = ("--health-cmd", "false", "--health-interval", "1s", "--health-retries", "1")

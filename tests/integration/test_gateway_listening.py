@@ -37,7 +37,7 @@ def result(text: str) -> Line:
 
 
 def told(root: Path, *lines: Line, count: int = 1) -> list[TurnEvent]:
-    """The first words that matter, of a folder that holds these lines and whose process nobody finds."""
+    """The first words that matter, of a folder that holds these lines and whose process is not found."""
     folder = root / SESSION
     folder.mkdir()
     (folder / "out.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -63,7 +63,7 @@ def told(root: Path, *lines: Line, count: int = 1) -> list[TurnEvent]:
 def test_an_answer_that_is_there_is_taken_before_anybody_waits_for_its_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever brings the agent back begins its file anew: an answer that was not read by then is lost."""
+    """A resumed agent begins its file again: an answer that was not read by then is lost."""
     monkeypatch.setattr(listening, "NEW_PROCESS_SECONDS_MAX", 3600)
     (end,) = told(tmp_path, RUNNING, replayed(PROMPT_ID), result("the answer"))
     assert (type(end), getattr(end, "text", "")) == (Ended, "the answer")

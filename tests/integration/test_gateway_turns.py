@@ -103,7 +103,7 @@ async def test_messages_are_answered_in_one_conversation(house: GatewayFixture) 
 
 
 async def test_a_failed_turn_is_its_users_and_nobody_elses(house: GatewayFixture) -> None:
-    """Its user is told to try again: the healer does not continue it as well, and the session says why."""
+    """Its user gets the advice to try again: the healer does not continue it as well, and the session says why."""
     async with house.gateway() as life:
         house.api.says("fail")
         assert await life.answered(1) == ["Something went wrong with the agent. Please try again later."]

@@ -18,7 +18,7 @@ _MARKER = "was-run"
 
 
 class Repository:
-    """A repository of a test, whoever's configuration this machine has."""
+    """A repository of a test, independent of this machine's configuration."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -90,7 +90,7 @@ def test_commits_and_files_since_then_are_counted(repository: Repository) -> Non
 
 
 def test_a_commit_on_a_branch_that_was_left_counts(repository: Repository, tmp_path: Path) -> None:
-    """Made here and checked out no more is made all the same; made in another worktree, or undone, it is not."""
+    """Made here and no longer checked out still counts as made; made in another worktree, or undone, does not."""
     repository.commit("old")
     repository.git("checkout", "-q", "-b", "feature")
     repository.commit("new", at=int(NOW))
@@ -107,7 +107,7 @@ def test_a_commit_on_a_branch_that_was_left_counts(repository: Repository, tmp_p
 
 
 def test_what_no_remote_has_is_not_pushed(repository: Repository, tmp_path: Path) -> None:
-    """Commits and their files since the last push; nothing is said where there is no remote."""
+    """Commits and their files since the last push; nothing where there is no remote."""
     repository.commit("one")
     assert repository.look().unpushed_commits is None
     repository.git("init", "-q", "--bare", str(tmp_path / "remote"))
@@ -151,7 +151,7 @@ def test_a_repository_of_another_user_is_said_to_be_one(repository: Repository) 
 
 
 def test_nothing_a_repository_configures_is_run(repository: Repository) -> None:
-    """Monitors, hooks, filters and signature checkers are programs of whoever wrote the configuration."""
+    """Monitors, hooks, filters and signature checkers are programs that the configuration's author chose."""
     repository.commit("one", at=int(NOW))
     repository.sign()
     (repository.path / ".gitattributes").write_text("* filter=odd=name\n* diff=odd\n")

@@ -1,4 +1,4 @@
-"""Claims about bytes that anybody can write where Wakeful reads: they end nothing and hide nobody. A real daemon."""
+"""Claims about bytes that anyone can write where Wakeful reads: they end nothing and hide no session. A real daemon."""
 
 import json
 import random

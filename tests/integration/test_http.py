@@ -246,7 +246,7 @@ def after(turns: int, act: Callable[[], None]) -> None:
 
 
 def test_leaving_is_no_bug(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Followers vanish while they are told, politely or not, or stay until the end: nothing is logged."""
+    """Followers vanish while they receive, politely or not, or stay until the end: nothing is logged."""
     opening = (
         b"GET /api/ws HTTP/1.1\r\nHost: wakeful\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"

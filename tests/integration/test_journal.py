@@ -183,7 +183,7 @@ def test_a_key_must_stay_the_same(root: Path) -> None:
 
 
 def test_two_programs_cannot_have_one_journal(root: Path) -> None:
-    """The second is told who has it."""
+    """The second gets the owner's name."""
     with Journal(root), pytest.raises(JournalInUse, match=str(os.getpid())):
         Journal(root)
     Journal(root).close()
@@ -222,7 +222,7 @@ def test_mistakes_are_named(root: Path) -> None:
 
 @pytest.mark.parametrize("effects", ["none", "local", "remote"])
 def test_a_step_that_runs_already_is_refused_to_another_task(root: Path, effects: str) -> None:
-    """Two tasks of one program want the same step at once: one runs it, the other is told, and no person is asked."""
+    """Two tasks of one program want the same step at once: one runs it, the other gets an error, and no person is asked."""
 
     async def program() -> list[object]:
         async with await Journal.open(root) as journal:

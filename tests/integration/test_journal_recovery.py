@@ -326,7 +326,7 @@ def test_another_programs_bare_pid_proves_nothing(root: Path) -> None:
 
 
 def test_the_watch_recovers_what_was_registered_and_tells_once(root: Path, tmp_path: Path) -> None:
-    """A program that is gone is recovered without a word from anybody; a checkpoint is told once."""
+    """A program that is gone is recovered without a request; a checkpoint is reported once."""
     program = f"import os, wakeful; j = wakeful.Journal({str(root)!r}, register=True); j.step('cut').__enter__(); os._exit(9)"
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 9
     told: list[JournalWatchReport] = []

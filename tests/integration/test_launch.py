@@ -171,7 +171,7 @@ async def test_a_torn_line_closes_the_input(folder: RunFolder) -> None:
 
 
 def test_the_folder_is_for_its_user_only(folder: RunFolder) -> None:
-    """No other user may read what is said, or write to the input."""
+    """No other user may read the output, or write to the input."""
     with folder.open_streams():
         modes = {path.name: path.stat().st_mode & 0o777 for path in (folder.path, *folder.path.iterdir())}
     assert modes == {"a-session": 0o700, "in": 0o600, "out.jsonl": 0o600, "err": 0o600}

@@ -75,7 +75,7 @@ def open_descriptors() -> int:
 
 @contextmanager
 def as_nobody() -> Iterator[None]:
-    """Root reads everything: step down to somebody who may be denied. Others are that somebody already."""
+    """Root reads everything: step down to a user that may be denied. Other users are one already."""
     if os.geteuid() != 0:
         yield
         return
@@ -312,7 +312,7 @@ def test_a_kept_position_goes_on_where_it_was(path: Path, log: LogFile, tmp_path
 def test_a_kept_position_that_fits_no_more_is_a_reset(
     path: Path, log: LogFile, tmp_path: Path, content: bytes
 ) -> None:
-    """Rewritten, truncated or shifted while nobody looked: said, and read from the beginning."""
+    """Rewritten, truncated or shifted between two reads: reported, and read from the beginning."""
     path.write_bytes(b"one\ntwo\n")
     log.read_new()
     position = log.position()

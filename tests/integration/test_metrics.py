@@ -1,4 +1,4 @@
-"""A real daemon as Prometheus sees it: every figure of the table, ready, and strangers are told nothing."""
+"""A real daemon as Prometheus sees it: every figure of the table, ready, and strangers learn nothing."""
 
 import time
 from collections.abc import Iterator

@@ -74,7 +74,7 @@ def test_an_agent_may_neither_silence_nor_stop_wakeful(doors: HttpFixture, path:
 
 
 def test_an_agent_may_see_what_is_silent(doors: HttpFixture) -> None:
-    """Reading is for everybody."""
+    """All may read."""
     doors.working_for[os.getpid()] = SessionId("claude-working")
     with doors.tcp() as agent:
         assert agent.get("/api/mutes").json() == {"mutes": [], "paused": None}
@@ -150,7 +150,7 @@ def test_a_mute_that_names_nothing_or_never_ends_is_refused(
 
 
 def test_a_forgotten_session_can_be_unmuted(owner: httpx.Client, doors: HttpFixture) -> None:
-    """By its whole id, although nothing else is known of it; what was not muted is said with exit 1."""
+    """By its whole id, although nothing else is known of it; for one that was not muted the exit code is 1."""
     gone = {"kind": "session", "value": "claude-gone"}
     at_home(doors, doors.house.calm.mute(MuteKind.SESSION, "claude-gone", 60, by="ada"))
     first, second = owner.post("/api/unmute", json=gone), owner.post("/api/unmute", json=gone)
@@ -237,7 +237,7 @@ def test_an_outage_under_many_is_one_incident(
     both = owner.get("/api/incidents?all=true").json()["incidents"]
     assert [each["id"] for each in both] == [opened["id"], over.id]
     lines = wakeful("incidents", "--all").out.splitlines()
-    # How long it goes on is told by the real clock.
+    # The real clock decides how long it goes on.
     assert lines[0].startswith("OPEN  since 2027-01-15 08:01 UTC, for ")
     assert lines[0].endswith("testhost cannot reach its providers: 2 sessions affected")
     assert lines[1:] == [
@@ -250,7 +250,7 @@ def test_an_outage_under_many_is_one_incident(
 
 
 def test_daemons_that_share_a_store_share_the_quiet(tmp_path: Path) -> None:
-    """What one is told the other one knows when it asks, and the real store keeps it over a restart."""
+    """A change at one is known to the other when it asks, and the real store keeps it over a restart."""
     asyncio.run(_shared_quiet(tmp_path / "wakeful.db"))
 
 

@@ -119,7 +119,7 @@ def test_whoever_reads_a_row_keeps_it(doors: HttpFixture, page: Page) -> None:
 
 
 def test_search_and_choices_live_in_the_address(doors: HttpFixture, page: Page) -> None:
-    """Words, standings, project and hands narrow the table, the address can be shared, Escape shows everybody again."""
+    """Words, states, project and management narrow the table, the address can be shared, Escape shows all again."""
     rows = page.locator("tr[data-id]")
     page.keyboard.press("/")
     page.keyboard.type("bank waiting")

@@ -46,7 +46,7 @@ pytestmark = needs_chromium
 
 @pytest.fixture
 def clinic() -> HealingFixture:
-    """Nobody waits here for a trouble to last."""
+    """No test here waits for a problem to last."""
     return HealingFixture(rules=HealingRules(confirm_seconds=0.0), burst=1_000_000)
 
 
@@ -286,7 +286,7 @@ def test_a_prompt_is_sent_to_a_managed_session(
 def test_a_call_that_waits_for_a_permission_is_shown_as_waiting(
     doors: HttpFixture, clinic: HealingFixture, context: BrowserContext
 ) -> None:
-    """Asked for or only guessed, it waits for you; where no agent is seen nobody says that it was cut off."""
+    """Asked for or only guessed, it waits for you; where no agent is seen the page does not call it interrupted."""
     at, given = clinic.wall(), b'{"command": "git push"}'
     escalated = CallStarted(at, "1", "exec_command", input=given, enforced=True, escalated=True)
 
@@ -328,7 +328,7 @@ def test_a_tab_with_a_cookie_only_shows_commands(
 def test_the_timeline_has_a_lane_for_every_session(
     doors: HttpFixture, clinic: HealingFixture, context: BrowserContext
 ) -> None:
-    """One request for all of them; what happens afterwards is told. An idle session costs no request."""
+    """One request for all of them; later changes are pushed. An idle session costs no request."""
     asked: list[str] = []
 
     def day() -> None:
@@ -489,7 +489,7 @@ def test_a_session_nobody_knows_is_said_to_be_unknown(doors: HttpFixture, contex
 
 
 class HubDoors:
-    """Doors of a house with a hub; what is told is looked at when a test says so."""
+    """Listeners of a daemon with a hub; a change is looked at when a test says so."""
 
     def __init__(self, doors: HttpFixture, hub: TestHub) -> None:
         self.doors = doors
@@ -534,7 +534,7 @@ def test_whom_an_agent_hosts_is_brought_back_by_its_agent(
 def test_observing_everything_is_refused_with_the_reason(
     hub: HubDoors, clinic: HealingFixture, context: BrowserContext
 ) -> None:
-    """For everybody to read, and a click does nothing: of a session and of an agent."""
+    """For all to read, and a click does nothing: of a session and of an agent."""
     clinic.mode = "observe"
     process = hub.doors.run(clinic.manage("a"))
     hub.doors.call(lambda: clinic.work("a", "make test"))
@@ -590,7 +590,7 @@ def test_agents_are_started_stopped_and_brought_back(hub: HubDoors, context: Bro
 
 
 def test_the_focus_stays_while_agents_change(hub: HubDoors, context: BrowserContext) -> None:
-    """The cards are drawn anew and in another order: the button somebody is at keeps the keyboard."""
+    """The cards are drawn again and in another order: the focused button keeps the keyboard."""
     page = open_link(hub.doors, context, "?view=agents")
     at = page.locator('[data-agent="fox"] [data-order="start"]')
     at.focus()
@@ -678,7 +678,7 @@ def test_long_words_push_nothing_off_the_screen(
     width: int,
     may_act: bool,
 ) -> None:
-    """Words without an end, whoever wrote them, stay within every view: nobody scrolls sideways."""
+    """Words without an end, of any author, stay within every view: it never scrolls sideways."""
     for number, text in enumerate(("x" * 2000, "\u05e9" * 400, "W" * 119)):
         doors.call(partial(speak, clinic, number, text))
     doors.run(speak_elsewhere(clinic, tmp_path))
@@ -740,7 +740,7 @@ def test_ten_thousand_sessions_stay_smooth(
 
 
 def one_round(page: Page, doors: HttpFixture, clinic: HealingFixture, number: int) -> float:
-    """Everything somebody does with a list; how long the slowest of it took, in milliseconds."""
+    """Everything a person does with a list; how long the slowest of it took, in milliseconds."""
     table, idle = page.locator("#table"), page.locator('[data-word="idle"]')
     page.evaluate("window.slow.length = 0")
     doors.call(partial(clinic.ask, f"s{number * 3:05}", "Edit: main.py"))

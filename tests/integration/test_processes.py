@@ -1,4 +1,4 @@
-"""Claims about seeing real processes: who they are, whose they are, and that their end is told at once."""
+"""Claims about seeing real processes: who they are, whose they are, and that their end is reported at once."""
 
 import asyncio
 import fcntl
@@ -76,7 +76,7 @@ def slow(watch: ExitWatch) -> bool:
 
 
 class Told:
-    """Remembers which ends were told, and lets a test wait for the next."""
+    """Remembers which ends were reported, and lets a test wait for the next."""
 
     def __init__(self) -> None:
         self.ends: list[Process] = []

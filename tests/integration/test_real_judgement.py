@@ -30,7 +30,7 @@ Record = dict[str, Any]
 
 
 class Subscriber(ClaudeHome):
-    """Somebody who pays by the month: only those have a usage limit with an end."""
+    """A subscriber who pays by the month: only those have a usage limit with an end."""
 
     subscribed = False
 
@@ -180,7 +180,7 @@ def test_a_stream_that_hangs_in_the_middle_is_silent(watching: RunningDaemon, cl
 
 
 def test_a_tool_that_never_returns_is_wedged(watching: RunningDaemon, claude: Subscriber) -> None:
-    """A file tool waits for a pipe nobody writes to: the call is named, and that no question explains it."""
+    """A file tool waits for a pipe without a writer: the verdict names the call, and that no question explains it."""
     pipe = claude.project / "pipe"
     os.mkfifo(pipe)
     session = ask_claude(watching, claude, {"tool": "Read", "input": {"file_path": str(pipe)}}, DONE)

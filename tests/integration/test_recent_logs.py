@@ -1,4 +1,4 @@
-"""Of many recent logs most are only glimpsed at the first look; whoever matters is read all the same."""
+"""Of many recent logs most are only glanced at in the first scan; those that matter are read."""
 
 import asyncio
 import os
@@ -54,7 +54,7 @@ def watched(lookout: SessionObserver, conversation: str) -> TrackedSession:
 
 
 def test_a_glimpsed_log_is_listed_with_its_project_and_age(config: Path) -> None:
-    """Not reading it costs nobody a line in the list."""
+    """Not reading it costs no session its line in the list."""
     conversation, path = working_log(config)
     claude_transcripts.age(path, time.time() - 3600)
     observer = look()
@@ -97,7 +97,7 @@ def test_a_held_log_is_read_whatever_its_age(config: Path, tmp_path: Path) -> No
 
 
 def test_asking_for_a_glimpsed_log_reads_it(config: Path) -> None:
-    """By id somebody gets all there is, once."""
+    """A request by id gets all there is, once."""
     conversation, _ = working_log(config)
     observer = look()
     found = observer.registry.find(conversation)
@@ -119,7 +119,7 @@ def test_a_glimpsed_log_that_grows_is_read_from_its_last_boundary(config: Path) 
 def test_a_log_that_appeared_is_not_read_again_by_a_sweep(
     config: Path, monkeypatch: pytest.MonkeyPatch, read_at_start_max: int
 ) -> None:
-    """The backstop finds what was told of already: nothing of it counts twice, and nothing is forgotten."""
+    """The backstop finds what was reported already: nothing of it counts twice, and nothing is forgotten."""
     monkeypatch.setattr(eye, "READ_AT_START_MAX", read_at_start_max)
     observer = look()
     conversation, path = working_log(config)
@@ -130,7 +130,7 @@ def test_a_log_that_appeared_is_not_read_again_by_a_sweep(
 
 
 def test_a_glimpsed_log_that_is_deleted_is_forgotten(config: Path) -> None:
-    """A list shows nobody whose log is gone, read or not."""
+    """A list shows no session whose log is gone, read or not."""
     conversation, path = working_log(config)
     observer = look()
     path.unlink()

@@ -82,7 +82,7 @@ async def test_a_held_session_of_a_queue_is_a_checkpoint(bridge: QueueAppFixture
 
 
 async def test_continue_enqueues_its_message_once(bridge: QueueAppFixture) -> None:
-    """The next attempt is told to check; a second yes changes nothing."""
+    """The next attempt gets the advice to check; a second yes changes nothing."""
     async with opened_scene(bridge) as scene:
         decided = await scene.checkpoints.decide(1, ChoiceName.CONTINUE, "ann")
         assert decided.changed

@@ -105,7 +105,7 @@ def test_a_wrong_password_is_said_and_not_shown(
 
 
 def test_an_address_that_is_none_is_refused() -> None:
-    """The operator's mistake is said at once, without what may be a password."""
+    """The operator's mistake is reported at once, without what may be a password."""
     with pytest.raises(BadRedisUrl) as refused:
         connect("http://user:secret@host:80")
     assert "secret" not in str(refused.value)
@@ -173,7 +173,7 @@ async def test_a_revival_cut_off_between_fence_and_queue_is_finished(bridge: Que
 
 
 async def test_a_queue_that_was_asked_and_made_no_job_is_a_failed_revival(bridge: QueueAppFixture) -> None:
-    """Ten minutes later nothing was made of it: the chat is told, once."""
+    """Ten minutes later nothing was made of it: the chat gets one message."""
     bridge.active()
     jobs = connect(bridge.server.url)
     (attempt,) = (await jobs.snapshot()).watched

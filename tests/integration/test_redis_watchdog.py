@@ -1,4 +1,4 @@
-"""The watchdog over a real Redis whose records popoto wrote: what is found, what is done, and what is said, once."""
+"""The watchdog over a real Redis whose records popoto wrote: what it finds, does and reports, once."""
 
 import asyncio
 
@@ -81,7 +81,7 @@ def test_each_finding_has_a_line_of_its_own_to_the_end(bridge: QueueAppFixture) 
 def test_an_attempt_that_ended_inside_a_remote_or_unknown_call_is_held(
     bridge: QueueAppFixture, command: str
 ) -> None:
-    """Nothing is spent, nothing replayed; the chat is told once that it waits."""
+    """Nothing is spent, nothing replayed; the chat learns once that it waits."""
     bridge.active()
     bridge.call(command, 930.0, ended=False)
     check(bridge, times=2)
@@ -198,7 +198,7 @@ def test_without_any_evidence_a_session_is_unknown(
 def test_wrong_types_keep_nobody_else_from_being_checked(
     bridge: QueueAppFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A string where a record should be, rubbish in fields, a hostile id: each is said, and the others are healed."""
+    """A string where a record should be, rubbish in fields, a hostile id: each is reported, and the others are healed."""
     bridge.active()
     client = bridge.server.client()
     client.set("AgentSession:popoto:text:active", "no record")
@@ -271,7 +271,7 @@ async def _hang(*_arguments: object) -> None:
 
 
 def test_a_queue_that_raises_is_a_failed_revival(bridge: QueueAppFixture) -> None:
-    """The old owner is fenced, nothing was enqueued: the chat is told at once, and the event says why."""
+    """The old owner is fenced, nothing was enqueued: the chat gets a message at once, and the event says why."""
     bridge.active()
 
     def enqueue(_work: Work) -> None:
@@ -357,7 +357,7 @@ def test_a_stalled_queue_is_told_once_and_its_worker_started_once(bridge: QueueA
 
 
 def test_messages_for_nobody_are_told_once_per_project(bridge: QueueAppFixture) -> None:
-    """With `active_projects` a message for another project is unrouted; without it nothing is said."""
+    """With `active_projects` a message for another project is unrouted; without it there is no report."""
     bridge.run_job("tg_research_1_2", project="research", status="pending", created_at=bridge.now)
     check(bridge)
     assert bridge.events == []
@@ -368,7 +368,7 @@ def test_messages_for_nobody_are_told_once_per_project(bridge: QueueAppFixture) 
 
 
 def test_observing_changes_nothing(bridge: QueueAppFixture) -> None:
-    """In observe mode and while paused it is told and not touched."""
+    """In observe mode and while paused it is reported and not touched."""
     bridge.active()
     check(bridge, times=2, rules=HealingRules(mode="observe"))
     check(bridge, times=2, rules=HealingRules(paused_by="tom"))

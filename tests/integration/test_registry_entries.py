@@ -51,7 +51,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a 
 
 @needs_root
 def test_a_number_from_inside_is_translated(inside: Process) -> None:
-    """Number 1 is somebody else here, and taken for him the session would be dead."""
+    """Number 1 is another process here; taken for that one the session would be dead."""
     assert inner_pid(inside.pid) == 1
     assert HOLDER.process_of(entry(1, inside.started, ago_seconds=0)) == inside
 
@@ -133,13 +133,13 @@ def test_a_client_with_another_conversation_in_its_arguments_is_not_believed(tmp
 
 
 def test_times_of_another_machine_are_not_believed() -> None:
-    """Written just now by somebody who starts, by our clock, in a year: nobody we could call dead."""
+    """Written just now by a process that starts, by this clock, in a year: not one to call dead."""
     with pytest.raises(ValueError, match="another machine"):
         HOLDER.process_of(entry(proc.PID_MAX, 10**10, ago_seconds=0))
 
 
 def test_a_file_from_before_the_boot_is_believed() -> None:
-    """Whoever ran then is gone, whatever his numbers were."""
+    """The process of that time is gone, whatever its numbers were."""
     uptime_seconds = proc.age_seconds(Process(1, 0, proc.boot_id()))
     old = entry(proc.PID_MAX, 10**9, ago_seconds=uptime_seconds + HOUR_SECONDS)
     assert proc.state_of(HOLDER.process_of(old)) is ProcessState.DEAD

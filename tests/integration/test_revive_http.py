@@ -15,7 +15,7 @@ class ScriptedQueue:
     def __init__(self) -> None:
         self.released: list[str] = []
 
-    async def release(self, session_id: str, by: str) -> str | None:  # noqa: ARG002 - the queue's own is told
+    async def release(self, session_id: str, by: str) -> str | None:  # noqa: ARG002 - the queue has its own
         self.released.append(session_id)
         return "a person approved it" if session_id == "tg_shop_1_2" else None
 
@@ -32,7 +32,7 @@ def doors(tmp_path: Path) -> Iterator[HttpFixture]:
 
 
 def test_a_queues_session_asks_for_a_yes_and_not_to_be_adopted(doors: HttpFixture) -> None:
-    """The refusal names the command; the yes is passed on; a session nobody runs stays unknown."""
+    """The refusal names the command; the yes is passed on; a session without a process stays unknown."""
     with doors.socket() as person:
         asked = person.post("/api/sessions/tg_shop_1_2/revive", json={})
         assert (asked.status_code, asked.json()["code"]) == (409, "held-in-queue")

@@ -1,4 +1,4 @@
-"""Claims about the scripted agent: on disk and in the process table it cannot be told from Claude Code."""
+"""Claims about the scripted agent: on disk and in the process table it looks like Claude Code."""
 
 import json
 import os
@@ -175,7 +175,7 @@ def test_a_killed_step_is_a_kill_9(agent: ScriptedAgent) -> None:
 
 
 def test_a_normal_exit_removes_the_registry_file(agent: ScriptedAgent) -> None:
-    """Whoever leaves in order leaves no entry, and says goodbye in the transcript."""
+    """An orderly end leaves no entry, and an end mark in the transcript."""
     with agent.start({"prompt": "Say hello"}, {"end": "Hello"}, {"exit": 3}) as running:
         assert running.process.wait(60) == 3
         assert not running.registry.exists()

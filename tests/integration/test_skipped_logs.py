@@ -1,4 +1,4 @@
-"""What lies in the place of a log and is not read is counted and named, and nobody calls that slow."""
+"""What lies in the place of a log and is not read is counted and named, and is not called slow."""
 
 import asyncio
 import json
@@ -148,7 +148,7 @@ def _unprivileged() -> tuple[str, ...]:
 
 
 def told_without_privilege() -> dict[str, Any]:
-    """The transcripts' eye as `wakeful status` shows it to somebody who may not read everything."""
+    """The transcripts' source as `wakeful status` shows it to a user who may not read everything."""
     _need_setpriv()
     done = subprocess.run(
         [*_unprivileged(), sys.executable, "-m", "wakeful", "status", "--json"],

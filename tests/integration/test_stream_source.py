@@ -103,7 +103,7 @@ def test_a_question_and_its_answer_are_told(run: Run) -> None:
 
 
 def test_an_open_question_survives_a_restart(run: Run) -> None:
-    """At first sight only the question that nobody answered is told."""
+    """At first sight only the unanswered question is reported."""
     run.say(RETRY, question("an old one"), RUNNING, RETRY, question("the open one"))
     run.eye.scan()
     assert [each.about for each in run.notes.events if isinstance(each, QuestionAsked)] == [
@@ -113,7 +113,7 @@ def test_an_open_question_survives_a_restart(run: Run) -> None:
 
 
 def test_an_answered_question_is_history(run: Run) -> None:
-    """At first sight of a stream that goes on, nothing is told."""
+    """At first sight of a stream that goes on, nothing is reported."""
     run.say(question(), RUNNING, RETRY)
     run.eye.scan()
     assert run.notes.events == []
@@ -196,7 +196,7 @@ def test_strange_names_are_left_alone(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_calls_behind_one_that_the_log_knows_are_told(run: Run) -> None:
-    """In their order and with their input, whether they came back or not: nobody else knows of them."""
+    """In their order and with their input, whether they came back or not: no other source knows of them."""
     result = {"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "b"}]}}
     run.say(RUNNING, said("a"), PARTIAL, said("b", "git push"), result, said("c"))
     unlogged = run.eye.calls_after(ID, "a")

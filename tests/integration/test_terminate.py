@@ -1,4 +1,4 @@
-"""Claims about ending real processes: gently first, the very one that was meant, and nobody else."""
+"""Claims about ending real processes: gently first, the very one that was meant, and no other."""
 
 import asyncio
 import os
@@ -46,13 +46,13 @@ def known(child: subprocess.Popen[bytes]) -> Process:
 
 
 def anybody(_process: Process) -> bool:
-    """Whoever has that number is meant: these tests are about what is checked beyond that."""
+    """Any process with that number is meant: these tests are about what is checked beyond that."""
     return True
 
 
 @pytest.fixture
 def mark() -> str:
-    """A session id that nobody else on this machine has."""
+    """A session id that is unique on this machine."""
     return f"test-{uuid4()}"
 
 

@@ -216,7 +216,7 @@ def test_the_end_of_the_doubt_is_told(place: Place) -> None:
 
 
 def test_a_server_that_took_its_place_does_not_make_agents_stale(place: Place) -> None:
-    """The one that showed them is gone: unknown for as long as without any server, whoever serves the socket now."""
+    """The one that showed them is gone: unknown for as long as without any server, whatever serves the socket now."""
     for name in ("one", "two"):
         place.start(spec(name))
     os.kill(place.server.pid, signal.SIGKILL)
@@ -236,7 +236,7 @@ def test_a_server_that_took_its_place_does_not_make_agents_stale(place: Place) -
 
 
 def test_an_agent_that_outlives_its_server_stays_unknown(place: Place) -> None:
-    """Nobody calls a living process dead; a stop ends it by its identity."""
+    """A living process is never called dead; a stop ends it by its identity."""
     stubborn = spec("bot", "sh", "-c", "trap '' HUP; while :; do sleep 1; done")
     observation = place.start(stubborn)
     mark = AgentMarks(str(place.folder / "agents")).find("bot")
@@ -272,7 +272,7 @@ def test_what_a_reboot_took_is_stale(place: Place) -> None:
 
 
 def test_two_hundred_looks_cost_one_listing(place: Place, tmp_path: Path) -> None:
-    """Everybody who asks at once is answered from one question to the server."""
+    """All who ask at once get their answers from one question to the server."""
     place.start(spec())
     counter, folder = tmp_path / "count", tmp_path / "bin"
     folder.mkdir()

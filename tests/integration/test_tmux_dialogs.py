@@ -71,7 +71,7 @@ def screen(*rows: str, row: int = 0) -> Screen:
 def test_a_dialog_is_known_by_its_words_and_by_the_key_it_waits_for(
     rows: tuple[str, ...], kind: DialogKind
 ) -> None:
-    """However the pane breaks them; one without the other is a screen that nobody knows."""
+    """However the pane breaks them; one without the other is an unknown screen."""
     seen = claude_dialog_on(screen(*rows))
     assert seen is not None
     assert seen.kind is kind
@@ -151,7 +151,7 @@ class Notes:
 
 @pytest.fixture
 def program(tmp_path: Path) -> str:
-    """A program of the client's name that shows what it is told to."""
+    """A program of the client's name that shows its input."""
     (tmp_path / "bin").mkdir()
     copy = tmp_path / "bin" / "claude"
     shutil.copy("/bin/bash", copy)

@@ -54,7 +54,7 @@ try:
 except KeyboardInterrupt:
     input("worker> ")
 """
-# Reads keys and shows none of them, like a menu nobody knows; whatever came is written down.
+# Reads keys and shows none of them, like an unknown menu; all keys are written down.
 SILENT: Final = """
 import os, sys, termios, tty
 tty.setraw(0)
@@ -141,7 +141,7 @@ def process_of(hosting: ManagedSession) -> Process:
 
 
 def test_a_started_program_has_exactly_its_environment(stage: Stage) -> None:
-    """Values with newlines and quotes arrive, nothing of ours does, and no command line or file keeps a secret."""
+    """Values with newlines and quotes arrive, none of Wakeful's own does, and no command line or file keeps a secret."""
     secret = 'line one\nit\'s "$HOME" `id` \\ end'
     dump = f"import os; open({str(stage.taken)!r}, 'wb').write(open('/proc/self/environ', 'rb').read()); "
     command = (sys.executable, "-c", dump + "import time; time.sleep(600)")
@@ -203,7 +203,7 @@ def test_a_first_prompt_that_was_lost_is_given_once_more(
 
 
 def test_a_server_outlives_its_last_session(stage: Stage) -> None:
-    """Whoever leaves the last program has closed it; a server that ends is a death, and brings its sessions back."""
+    """Leaving the last program closes it; a server that ends is a death, and brings its sessions back."""
     managed = stage.start("cat")
     assert managed.pane is not None
     assert managed.pane.server == proc.identify(stage.server.pid)
@@ -425,7 +425,7 @@ def test_a_program_that_reads_late_is_waited_for(stage: Stage) -> None:
 
 
 def test_another_pane_with_the_same_address_is_not_touched(stage: Stage) -> None:
-    """A tmux server that was started anew counts its panes from zero again."""
+    """A tmux server that was restarted counts its panes from zero again."""
     managed = stage.start_python(AGENT, ">")
     server = stage.server.pid
     end_tmux(stage.socket)

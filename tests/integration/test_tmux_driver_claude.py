@@ -235,7 +235,7 @@ def test_a_killed_agent_is_resumed_and_a_stop_takes_its_tools(desk: Desk) -> Non
 
 
 def test_a_conversation_that_does_not_exist_is_not_begun(desk: Desk) -> None:
-    """An unknown id is said to be unknown, a malformed one never reaches the client, an odd flag neither."""
+    """An unknown id is reported as unknown, a malformed one never reaches the client, an odd flag neither."""
     with pytest.raises(ConversationUnknown):
         asyncio.run(desk.driver.start(desk.order(resume=True)))
     assert desk.server.look().panes == ()

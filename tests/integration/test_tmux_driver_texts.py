@@ -65,7 +65,7 @@ def test_a_question_is_known_by_all_it_says() -> None:
     ],
 )
 def test_an_unknown_program_waits_with_nothing_but_a_prompt(row: str, draft: str) -> None:
-    """What is no prompt is somebody's text, and the prompt of a shell is no place for text."""
+    """What is no prompt is a person's text, and the prompt of a shell is no place for text."""
     assert PlainInput().draft(screen(row, row=0, column=len(row))) == draft
 
 
@@ -140,7 +140,7 @@ def test_a_resume_refuses_what_it_does_not_know() -> None:
 
 
 def test_a_start_names_its_conversation() -> None:
-    """Claude Code is told its id; one that contradicts it is refused; other programs are left alone."""
+    """Claude Code gets its id; one that contradicts it is refused; other programs are left alone."""
 
     def order(*argv: str) -> StartRequest:
         return StartRequest(None, ConversationId(UUID), 1, "i", "/x", argv, {})

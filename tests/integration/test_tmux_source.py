@@ -24,7 +24,7 @@ ONE, TWO = SessionId("one"), SessionId("two")
 
 
 class House:
-    """Who lives where, as the eye is told and as it tells; it counts how often it is asked."""
+    """Who lives where, as the source learns and reports it; it counts how often it is asked."""
 
     def __init__(self, socket: Path) -> None:
         self.tenants: dict[SessionId, PaneSession] = {}
@@ -53,7 +53,7 @@ class House:
         asyncio.run(self.eye.scan())
 
     def look_until_sure(self, session_id: SessionId) -> None:
-        """A server that is just ending answers somehow; afterwards nobody does."""
+        """A server that is just ending answers somehow; afterwards there is no answer."""
         for _ in range(LOOKS_MAX):
             self.look()
             if self.pane(session_id).sight is not ProcessState.UNKNOWN:
@@ -82,7 +82,7 @@ def test_a_session_is_shown_in_the_pane_above_its_holder(server: Server, house: 
 def test_what_this_process_started_is_not_in_its_own_pane(
     server: Server, house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A daemon in a pane, and an agent that it started without a terminal: nobody sees that agent there."""
+    """A daemon in a pane, and an agent that it started without a terminal: that agent is not seen there."""
     daemon = server.start("daemon", "sh -c 'sleep 600; true'")
     shell = proc.identify(daemon)
     assert shell is not None
@@ -123,7 +123,7 @@ def test_a_closed_pane_is_dead_while_its_server_lives(server: Server, house: Hou
 
 
 def test_a_killed_server_takes_its_panes_along(server: Server, house: House) -> None:
-    """Nobody serves the socket any more: pane and runtime are dead."""
+    """No server answers at the socket any more: pane and runtime are dead."""
     house.move_in(ONE, server.start("mine", "sleep", "600"))
     house.look()
     server.end()
@@ -161,7 +161,7 @@ def test_a_server_that_dies_while_nobody_knows_is_dead_in_the_end(server: Server
 
 
 def test_a_session_resumed_outside_tmux_leaves_its_pane(server: Server, house: House) -> None:
-    """Its new holder is nobody's descendant there."""
+    """Its new holder descends from no process there."""
     house.move_in(ONE, server.start("mine", "sleep", "600"))
     house.look()
     house.move_in(ONE, os.getpid())
@@ -183,7 +183,7 @@ def test_a_neighbour_keeps_its_pane(server: Server, house: House) -> None:
 def test_a_server_elsewhere_is_found_without_a_word_from_the_pane(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
-    """An agent started with a cleared environment has no `$TMUX`; its server is its ancestor all the same."""
+    """An agent started with a cleared environment has no `$TMUX`; its server is still its ancestor."""
     require_tmux()
     monkeypatch.setenv("TMUX_TMPDIR", str(tmp_path))
     place = tmp_path / "elsewhere"

@@ -160,7 +160,7 @@ async def test_a_lost_link_is_said_and_nothing_stays_green(tmp_path: Path, house
 
 
 async def test_an_order_is_asked_about_first(doors: HttpFixture) -> None:
-    """`n` does nothing, Enter says neither; `y` does it, and what came of it is said."""
+    """`n` does nothing, Enter says neither; `y` does it, and top reports the result."""
     async with running_top(doors) as (app, pilot):
         await pilot.press("m")
         await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
@@ -179,7 +179,7 @@ async def test_an_order_is_asked_about_first(doors: HttpFixture) -> None:
 
 
 async def test_what_a_record_does_not_offer_is_refused_at_once(doors: HttpFixture) -> None:
-    """A session that was only found is not ours to stop: the reason is said, and nothing is asked."""
+    """A session that was only found is not for Wakeful to stop: top says why, and asks nothing."""
     async with running_top(doors) as (app, pilot):
         for key in ("x", "r", "s"):
             await pilot.press(key)
@@ -248,7 +248,7 @@ def test_a_held_session_is_revived_after_a_second_yes() -> None:
 
 
 async def test_what_agents_write_stays_text(doors: HttpFixture) -> None:
-    """Neither commands to terminals nor markup of ours come through, in rows and details."""
+    """Neither commands to terminals nor Wakeful's markup come through, in rows and details."""
     hostile = "\x1b]0;owned\x07[red]x[/red] \x1b[2J\u202e[/]\n\x9b31m$accent"
     at = doors.house.clock.now().wall
     call = CallStarted(at, "c", f"Bash{hostile}", input=b'{"command": "[bold]\\u001b[31m y"}')

@@ -47,7 +47,7 @@ async def test_every_view_is_as_it_was_looked_at(doors: HttpFixture) -> None:
 
 
 async def test_a_checkpoint_is_answered(doors: HttpFixture) -> None:
-    """What each choice leads to is read first; after a yes it is gone from the list, and what came of it is said."""
+    """What each choice leads to is read first; after a yes it is gone from the list, and top reports the result."""
     async with running_top(doors, SIZE) as (app, pilot):
         await pilot.press("2")
         await until(pilot, lambda: " Decisions  2" in screen(app))

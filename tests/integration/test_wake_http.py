@@ -1,4 +1,4 @@
-"""Claims about waking at the doors: all thirteen reasons, the same bytes by command, TCP and socket; nobody wakes itself."""
+"""Claims about waking over HTTP: all thirteen reasons, the same bytes by command, TCP and socket; no agent wakes itself."""
 
 import asyncio
 import os
@@ -121,7 +121,7 @@ def _failing(scene: Scene) -> None:
 
 
 SCENES: dict[IneligibilityReason, Callable[[Scene], None]] = {
-    IneligibilityReason.SESSION_NOT_FOUND: lambda scene: None,  # noqa: ARG005 - nobody is there
+    IneligibilityReason.SESSION_NOT_FOUND: lambda scene: None,  # noqa: ARG005 - there is no session
     IneligibilityReason.SESSION_UNHEALTHY: _unhealthy,
     IneligibilityReason.SESSION_NOT_ATTACHABLE: _not_attachable,
     IneligibilityReason.SESSION_PROMPT_ACTIVE: _active,
@@ -211,7 +211,7 @@ def doors(tmp_path: Path) -> Iterator[HttpFixture]:
 
 
 def test_an_agent_does_not_wake_itself_by_any_door(doors: HttpFixture) -> None:
-    """Whoever works inside the session is told so; another session may wake it."""
+    """A caller inside the session learns so; another session may wake it."""
     with doors.socket() as by_socket, doors.tcp() as by_tcp:
         doors.working_for[os.getpid()] = subject(NAME).id
         for ask in (by_socket, by_tcp):
@@ -223,7 +223,7 @@ def test_an_agent_does_not_wake_itself_by_any_door(doors: HttpFixture) -> None:
 
 
 def test_a_wake_takes_no_words_and_no_odd_names(doors: HttpFixture) -> None:
-    """Nothing can be said with it; what is no name is refused; without the token nobody is heard."""
+    """It carries no text; what is no name is refused; without the token every caller is refused."""
     with doors.tcp() as ask, doors.tcp(token="") as stranger:
         assert ask.post(WAKE, json={"prompt": "rm"}).status_code == 400
         empty = ask.post(WAKE, headers={"content-type": "application/json"})

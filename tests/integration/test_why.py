@@ -76,7 +76,7 @@ def test_a_running_tool_is_why_it_is_quiet(daemon: RunningDaemon, start: Start) 
 
 
 def test_a_question_is_why_it_waits(daemon: RunningDaemon, start: Start) -> None:
-    """Waiting for a person: the client's own word for it, and nobody is accused of silence."""
+    """Waiting for a person: the client's own word for it, and no finding about silence."""
     daemon.up()
     answer = why_when(
         daemon,
@@ -107,7 +107,7 @@ def test_a_death_is_why_it_is_dead(daemon: RunningDaemon, start: Start) -> None:
     daemon.wait_for_session(lambda each: each["alive_to"] == "tool", "work")
     agent.kill()
     why_when(daemon, agent, lambda each: each["health"] == "dead")
-    # Orphans are looked for after the death is told.
+    # Orphans are looked for after the death is reported.
     expected = f"died in the middle of `git push`; its tool still runs as process {tool_pid}"
     wait_for(lambda: why_when(daemon, agent, lambda _: True).sentence == expected or None, "orphan")
     answer = why_when(daemon, agent, lambda _: True)

@@ -314,7 +314,7 @@ def make_odd(path: Path, kind: str) -> None:
         path.symlink_to(path.name)
     else:
         path.symlink_to("/dev/zero")
-    # As old as what nobody will write any further.
+    # As old as what will not be continued.
     old = time.time() - 600
     os.utime(path, (old, old), follow_symlinks=False)
 

@@ -68,7 +68,7 @@ def test_deaths_at_once_are_one_incident_and_one_message(
 def test_many_causes_at_once_are_a_digest(
     daemon: RunningDaemon, webhook: Webhook, tmp_path: Path, redteam: Redteam
 ) -> None:
-    """Sessions that fall silent, each an incident of its own: few messages name or count all; a question is told alone."""
+    """Sessions that fall silent, each an incident of its own: few messages name or count all; a question is sent alone."""
     count = redteam.rounds(60, 1_000)
     crowd = FloodSessions(tmp_path, count, lambda number: f"/home/u/p{number % 7}")
     watch(daemon, crowd, webhook)
@@ -161,7 +161,7 @@ def test_hook_reports_hide_no_question(daemon: RunningDaemon, tmp_path: Path, re
 
 
 def test_logs_that_flap_hide_no_question(daemon: RunningDaemon, webhook: Webhook, redteam: Redteam) -> None:
-    """Logs that say another state with every line: few messages, and a question beside them is told."""
+    """Logs that say another state with every line: few messages, and a question beside them is sent."""
     count = redteam.rounds(1_500, 15_000)
     events = Path(daemon.environ["WAKEFUL_HOME"]) / "events"
     events.mkdir(parents=True)

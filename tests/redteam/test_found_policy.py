@@ -1,7 +1,7 @@
 """A policy that was found in a working directory is hostile until a person trusts it by its hash.
 
 A repository brings a HEARTBEAT.md along, or an agent writes one for itself: its words must never be typed. The real
-daemon hosts a program in a terminal of its own; what it was told stands on its screen.
+daemon hosts a program in a terminal of its own; its screen shows its input.
 """
 
 import os

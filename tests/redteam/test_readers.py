@@ -1,4 +1,4 @@
-"""What is read when somebody asks: imports, settings, notes, marks, checkpoints, journals. A value or one clear error, no other."""
+"""What is read on request: imports, settings, notes, marks, checkpoints, journals. A value or one clear error, no other."""
 
 import json
 import random

@@ -174,7 +174,7 @@ def test_http(scene: Scene, redteam: "Redteam") -> None:
 
 
 def test_websocket(scene: Scene, redteam: "Redteam") -> None:
-    """What was told while the sessions spoke."""
+    """The messages while the sessions spoke."""
     assert "[key]" in scene.live, "their words were told"
     _count(redteam, "WebSocket", lambda _number, _kind: scene.live, step=3)
 

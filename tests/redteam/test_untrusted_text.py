@@ -81,7 +81,7 @@ def test_every_document_keeps_chosen_text_apart(
 
 
 def test_the_websocket_keeps_chosen_text_apart(daemon: RunningDaemon, redteam: Redteam) -> None:
-    """What is told while the sessions speak is read like every other document."""
+    """Messages sent while the sessions speak are read like every other document."""
     daemon.up()
     heard: list[dict[str, Any]] = []
     with unix_connect(str(daemon.socket), "ws://wakeful/api/ws", proxy=None, max_size=None) as door:

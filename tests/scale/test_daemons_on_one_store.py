@@ -103,7 +103,7 @@ def test_each_agent_comes_back_once_whoever_sees_it_die(house: House) -> None:
     house.kill_agents()
     wait_for(lambda: len(house.resumed) == AGENTS or None, "every agent", 60)
     wait_for(lambda: house.attempts.total() >= AGENTS or None, "every line", 30)
-    # Whoever saw it late would act now: nothing is found any more that one could act on.
+    # A late daemon would act now: nothing is found any more that one could act on.
     for each in house.daemons:
         wait_for(partial(_are_well, each), "all well", 30)
     assert set(house.resumed.values()) == {1}

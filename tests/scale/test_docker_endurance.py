@@ -17,7 +17,7 @@ LOOKS = 40
 
 
 def test_an_agent_that_runs_is_never_called_stale(docker: DockerEngine) -> None:
-    """From the moment a start returns until a stop is ordered, every look sees it alive, whoever comes and goes."""
+    """From the moment a start returns until a stop is ordered, every look sees it alive, whatever comes and goes."""
     spec = AgentSpec(name="bot", runtime=AgentRuntime.DOCKER, image=IMAGE, command=("sleep", "1000"))
 
     async def come_and_go() -> None:

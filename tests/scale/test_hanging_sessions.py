@@ -45,7 +45,7 @@ def test_each_is_revived_once_given_up_once_and_told_of_once(
     try:
         sessions = _start_all(daemon, tmp_path)
         wait_for(lambda: len(_given_up(daemon)) == AGENTS or None, "give-ups", 4 * SILENCE_SECONDS + 60)
-        # Whoever was revived again would be found silent and ended within this time.
+        # A session that was revived again would be found silent and ended within this time.
         time.sleep(SILENCE_SECONDS + 4)
         counted = [_figures(daemon, telegram, each) for each in sessions]
         spoken = len(telegram.texts(CHAT))
@@ -56,7 +56,7 @@ def test_each_is_revived_once_given_up_once_and_told_of_once(
     with capsys.disabled():
         sys.stdout.write(f"\n{AGENTS} hanging sessions: {_words(counted)}; {spoken} messages in all\n")
     assert {(revivals, give_ups) for revivals, give_ups, _ in counted} == {(1, 1)}
-    # Beyond the budget of messages one digest stands for many sessions: each is told of once, alone or in a digest.
+    # Beyond the budget of messages one digest stands for many sessions: each is reported once, alone or in a digest.
     told = sum(alerts for _, _, alerts in counted)
     assert told + digested == AGENTS
     assert all(alerts <= 1 for _, _, alerts in counted)

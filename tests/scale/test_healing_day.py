@@ -50,7 +50,7 @@ class Day:
 
 
 def test_a_day_of_a_thousand_sessions() -> None:
-    """No work is revived more than once, every revival is written down, and every incident is told at most twice."""
+    """No work is revived more than once, every revival is written down, and every incident is reported at most twice."""
     day = Day()
     asyncio.run(day.pass_by())
     clinic = day.clinic
@@ -91,7 +91,7 @@ async def a_night(clinic: HealingFixture) -> None:
 
 
 def test_nobody_acts_on_three_hours_of_steady_work_and_an_agent_idle_overnight() -> None:
-    """Age alone is told at most: nothing is prompted, interrupted, ended or started."""
+    """Age alone causes at most a report: nothing is prompted, interrupted, ended or started."""
     clinic = HealingFixture()
     asyncio.run(a_night(clinic))
     assert clinic.living.acts == []

@@ -1,4 +1,4 @@
-"""Many sessions: the living are shown, the old are folded, nothing is read that nobody asked for."""
+"""Many sessions: the living are shown, the old are folded, and only requested logs are read."""
 
 import subprocess
 import time

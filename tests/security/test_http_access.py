@@ -186,7 +186,7 @@ def test_our_own_hosts_and_origin_pass(doors: HttpFixture) -> None:
 
 
 def test_the_socket_has_its_own_names(doors: HttpFixture) -> None:
-    """At the socket nobody needs a token, but a Host of somebody else is still a confused client."""
+    """At the socket no token is needed, but a foreign Host is still a confused client."""
     with doors.socket() as client:
         assert client.get("/api/status").status_code == 200
         assert client.get("/api/status", headers={"host": "localhost"}).status_code == 200
@@ -250,7 +250,7 @@ except (ConnectionResetError, BrokenPipeError):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_another_uid_is_refused_at_the_socket(caplog: pytest.LogCaptureFixture) -> None:
-    """Even where folder and socket were opened to everybody, another user gets no answer, and it is logged."""
+    """Even where folder and socket were opened to all, another user gets no answer, and it is logged."""
     with tempfile.TemporaryDirectory() as folder, open_http_fixture(Path(folder)) as doors:
         Path(folder).chmod(0o711)
         doors.path.chmod(0o666)
@@ -351,7 +351,7 @@ def test_a_login_is_a_cookie_no_script_reads(own_doors: HttpFixture) -> None:
 
 
 def test_an_old_login_is_no_guess(own_doors: HttpFixture) -> None:
-    """Every tab of a daemon that was restarted asks with one, several times: each is told at once."""
+    """Every tab of a daemon that was restarted asks with one, several times: each gets its answer at once."""
     with own_doors.tcp(token="") as browser:
         code = own_doors.call(own_doors.access.logins.new_code)
         assert browser.post("/api/login", json={"code": code}).status_code == 200
@@ -595,7 +595,7 @@ def test_a_flood_does_not_flood_the_access_log(
 
 
 def test_the_access_file_is_the_owners_and_bounded(tmp_path: Path) -> None:
-    """Mode 0600, and when it is full it is begun anew with two older ones kept."""
+    """Mode 0600, and when it is full a new one begins with two older ones kept."""
     with access_file(tmp_path / "access.log"):
         for _ in range(4 * FILE_BYTES_MAX // 1000):
             logging.getLogger("wakeful.access").info("x" * 1000)
@@ -670,7 +670,7 @@ ODD_PATHS = ("/{}", "{}/", "{}%2f", "/.{}", "/x/..{}", "/%2e%2e{}", "{}//", "/%2
 
 @pytest.mark.parametrize("spelling", ODD_PATHS)
 def test_a_path_has_one_spelling(doors: HttpFixture, spelling: str) -> None:
-    """No second one reaches a route, whoever asks: a guard that knows paths by their names cannot be walked around."""
+    """No second one reaches a route from any caller: a guard that knows paths by their names cannot be walked around."""
     for path in sorted({path for _, path in every_route(doors) if path != "/"}):
         request = (
             f"POST {spelling.format(path)} HTTP/1.1\r\nHost: 127.0.0.1:{doors.port}\r\nConnection: close\r\n"

@@ -88,7 +88,7 @@ def test_a_token_of_somebody_else_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [b"", b"short\n", b"x" * 44, b"\x00" * 43, "ü".encode() * 30])
 def test_a_broken_token_is_said_and_kept(tmp_path: Path, text: bytes) -> None:
-    """What is no token of ours is not used and not overwritten."""
+    """What is not a token of Wakeful is not used and not overwritten."""
     path = tmp_path / "token"
     path.write_bytes(text)
     path.chmod(0o600)

@@ -70,7 +70,7 @@ def test_a_prompt_may_be_longer_than_other_bodies(doors: HttpFixture) -> None:
 
 
 def test_a_gigabyte_is_read_by_nobody(doors: HttpFixture) -> None:
-    """A huge body costs the daemon no memory, whatever its method, and whoever sends it on is cut off."""
+    """A huge body costs the daemon no memory, whatever its method, and its sender is cut off."""
     before = resident_bytes()
     piece = b"x" * 65536
     for method in (b"GET", b"POST"):
@@ -89,7 +89,7 @@ def test_a_gigabyte_is_read_by_nobody(doors: HttpFixture) -> None:
 
 
 def test_half_an_order_is_none(own_doors: HttpFixture) -> None:
-    """Whoever hangs up before the order is whole has not given it."""
+    """A caller that hangs up before the order is whole has not given it."""
     head = b"POST /api/shutdown HTTP/1.1\r\nHost: wakeful\r\nContent-Type: application/json\r\n"
     with socket.socket(socket.AF_UNIX) as door:
         door.connect(str(own_doors.path))
@@ -100,7 +100,7 @@ def test_half_an_order_is_none(own_doors: HttpFixture) -> None:
 
 
 def test_a_slow_body_is_not_waited_for(doors: HttpFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever announces a body and does not send it is told so and freed."""
+    """A caller that announces a body and does not send it gets an error and is freed."""
     monkeypatch.setattr(gate, "BODY_SECONDS_MAX", 0.2)
     host = f"Host: 127.0.0.1:{doors.port}\r\nAuthorization: Bearer {doors.token}\r\n".encode()
     request = b"POST /api/login-codes HTTP/1.1\r\n" + host
@@ -162,7 +162,7 @@ def test_a_head_that_comes_at_once_has_an_end_too(doors: HttpFixture) -> None:
     ],
 )
 def test_noise_gets_a_problem_document(doors: HttpFixture, noise: bytes) -> None:
-    """What is no HTTP (TLS, for one) is told so in the form every error has."""
+    """What is no HTTP (TLS, for one) gets an answer in the form every error has."""
     answer = raw(doors, noise)
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert PROBLEM.encode() in answer
@@ -231,7 +231,7 @@ def _still_open(connection: socket.socket) -> bool:
 def test_an_answer_nobody_takes_is_thrown_away(
     own_doors: HttpFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever asks again and again without reading is cut off, although the port's page needs no token."""
+    """A caller that asks again and again without reading is cut off, although the port's page needs no token."""
     monkeypatch.setattr(connections, "STALL_SECONDS_MAX", 0.3)
     request = b"GET /page.js HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % own_doors.port
     with socket.create_connection(("127.0.0.1", own_doors.port), timeout=20) as greedy:
@@ -247,7 +247,7 @@ def _is_cut_off(connection: socket.socket, words: bytes) -> bool:
 
 
 def test_a_caller_that_hangs_up_is_not_waited_for(own_doors: HttpFixture) -> None:
-    """An hour of waiting ends with the connection of whoever asked for it."""
+    """An hour of waiting ends with the connection of its caller."""
     waiting = own_doors.house.registry._known.waiters
     request = b"GET /api/sessions/working/wait?until=stopped&timeout=3600 HTTP/1.1\r\nHost: wakeful\r\n\r\n"
     with socket.socket(socket.AF_UNIX) as caller:

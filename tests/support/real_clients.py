@@ -129,7 +129,7 @@ class ClientHome:
     """What the homes of both clients share: an environment, a project to work in, and an end."""
 
     client: ClassVar[prerequisites.Client]
-    # How a line of its log that holds a tool call can be told from the others.
+    # What distinguishes a line of its log with a tool call from the others.
     call_mark: ClassVar[bytes]
     _open: ClassVar[list["ClientHome"]] = []
 

@@ -2,7 +2,7 @@
 
 The first word of a prompt says what its turn does; any other prompt is answered with its own words:
 `ask TOOL` asks for permission, `hang` says half and waits, `die` says half and ends, `fail` and `login` fail,
-`slow SECONDS` takes so long. Whoever is brought back by the
+`slow SECONDS` takes so long. A session that is resumed by the
 healer says so; one whose first prompt was `stuck` hangs again. Only the standard library: it starts in 20 ms. Lines come
 in the order of the real client: a prompt is replayed behind the first words.
 """

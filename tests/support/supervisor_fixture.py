@@ -21,7 +21,7 @@ from wakeful.alerts.mute_pause_model import PauseRecord
 from wakeful.checkpoints.service import Checkpoints
 from wakeful.checkpoints.user_rules import Lessons
 from wakeful.config.token_file import load_or_create_token
-from wakeful.control.controller import InterruptedCallClassifier, RuleClassifier, SessionController
+from wakeful.control.controller import InterruptedCallClassifier, SessionController
 from wakeful.control.driver_table import DriverTable
 from wakeful.control.gate import ActionGate
 from wakeful.control.idempotency import IdempotentController
@@ -137,7 +137,7 @@ class SupervisorFixture:
 
     def hands_in(self, mode: str) -> SessionController:
         drivers = DriverTable({"claude": self.driver, "codex": self.driver, "tmux": self.driver})
-        return self.controllers_in(mode, drivers, RuleClassifier()).asked
+        return self.controllers_in(mode, drivers, Lessons(self.store, self.clock)).asked
 
     def controllers_in(
         self, mode: str, drivers: DriverTable, classifier: InterruptedCallClassifier

@@ -48,6 +48,22 @@ def test_the_daemon_assigns_no_hooks() -> None:
     assert written == []
 
 
+def test_no_object_assigns_a_function_to_another_one() -> None:
+    """What an object calls is given to its constructor; elsewhere, too."""
+    written = [
+        f"{path.relative_to(SOURCE)}:{node.lineno}"
+        for path in SOURCE.rglob("*.py")
+        for owner in ast.walk(ast.parse(path.read_text()))
+        if isinstance(owner, ast.ClassDef)
+        for node in ast.walk(owner)
+        if isinstance(node, ast.Assign)
+        and (isinstance(node.value, ast.Lambda) or _is_method(node.value, owner))
+        for target in node.targets
+        if isinstance(target, ast.Attribute) and not _is_own(target)
+    ]
+    assert written == []
+
+
 def test_the_daemon_is_composed() -> None:
     """It has parts, and is none of them."""
     (daemon,) = [each for each in classes(SOURCE / "daemon") if each.name == "Daemon"]

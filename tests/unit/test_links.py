@@ -1,4 +1,5 @@
-"""Claims about the pages of the repository: each relative link leads to a file, and each anchor to a heading of it."""
+"""Claims about the pages of the repository: each relative link leads to a file, and each anchor to a heading of it. Decisions
+name files that exist."""
 
 import re
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(path for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")) if ".venv" not in path.parts)
 _LINK = re.compile(r"\]\((?!https?://|mailto:)([^)\s#]*)(?:#([^)\s]+))?\)")
+_FILE = re.compile(r"`((?:\w+/)+\w+\.(?:py|js|sql|lua))`")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
 
@@ -29,3 +31,12 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         if not linked.exists() or (anchor and linked.suffix == ".md" and anchor not in anchors_of(linked)):
             broken.append(f"{target}#{anchor}")
     assert broken == []
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/decisions/*.md")), ids=lambda path: path.name)
+def test_a_decision_names_files_that_exist(page: Path) -> None:
+    """Paths are below the repository or below `src/wakeful/`."""
+    named = _FILE.findall(page.read_text())
+    assert [
+        file for file in named if not (ROOT / file).exists() and not (ROOT / "src/wakeful" / file).exists()
+    ] == []

@@ -33,7 +33,7 @@ RECHECK_SECONDS: Final = 60.0
 # No session id has a slash.
 PREFIX: Final = f"{AlertKind.NEEDS_YOU}/"
 
-log = logging.getLogger("wakeful.asking")
+log = logging.getLogger("wakeful.attention")
 
 IsVisible = Callable[[SessionId], Awaitable[bool]]
 """Whether a person sees this session's pane right now; False where that is unknown."""

@@ -163,12 +163,6 @@ def file_name(number: int) -> str:
     return f"CHECKPOINT_{number}.md"
 
 
-def number_of(name: str) -> int | None:
-    """The number in a file's name; None for any other file."""
-    found = _FILE_NAME.fullmatch(name)
-    return int(found[1]) if found else None
-
-
 def command_of(choice: ChoiceName, number: int) -> str:
     if choice is ChoiceName.DONE:
         return f"wakeful checkpoint continue {number} --done"
@@ -217,7 +211,6 @@ def _lines(texts: Sequence[str]) -> tuple[str, ...]:
 
 # The file. Every fact is on one line behind a fixed prefix, and Markdown's special characters are escaped:
 # an agent's text cannot become a heading, a choice or a remote picture.
-_FILE_NAME: Final = re.compile(r"CHECKPOINT_([1-9][0-9]{0,5})\.md")
 _TITLE: Final = re.compile(r"# Checkpoint ([1-9][0-9]{0,5}): .*")
 _MARKDOWN_SPECIAL: Final = re.compile(r"([\\`*<&\[])")
 _ESCAPED: Final = re.compile(r"\\([\\`*<&\[])")

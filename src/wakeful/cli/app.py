@@ -96,8 +96,7 @@ class LazyGroup(click.Group):
                 formatter.write_dl([(name.ljust(width), summary) for name, summary in rows])
 
 
-# In two columns of a terminal of 80.
-LEAD_CHARS_MAX: Final = 26
+# Two columns of a terminal of 80.
 _NAME_CELLS: Final = 11
 _COLUMN_CELLS: Final = 40
 _TWO_COLUMNS: Final = ("See", "Act")

@@ -9,7 +9,7 @@ from typing import Final
 
 from wakeful.cli.commands.ls import whole_list
 from wakeful.cli.format.sessions import match_lines, sort_key_of
-from wakeful.cli.output import is_terminal, print_line, print_note, read_choice
+from wakeful.cli.output import confirm, is_terminal, print_line, print_note, read_choice
 from wakeful.cli.read import DaemonReader, read
 from wakeful.client.client import decode_body, own_daemon
 from wakeful.client.errors import DaemonAway, DaemonRefused, RequestRefused
@@ -163,5 +163,5 @@ def _confirm(text: str, only: SessionRecord) -> None:
     (line,) = match_lines([only])
     if not is_terminal():
         raise PartOfName(shown=text, candidates=line)
-    if read_choice(f"{line}\nThis one? [y/N] ") not in ("y", "yes"):
+    if not confirm(f"{line}\nThis one?"):
         raise NothingChosen

@@ -141,6 +141,10 @@ def read_choice(question: str) -> str:
     return typed.strip().lower()
 
 
+def confirm(question: str) -> bool:
+    return read_choice(f"{question} [y/N] ") in ("y", "yes")
+
+
 def plain_keeping_indent(line: str) -> str:
     """Plain text that keeps its leading and aligning spaces."""
     if line.isprintable():

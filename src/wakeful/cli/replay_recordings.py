@@ -83,7 +83,6 @@ READERS: Final[Mapping[str, Callable[[], LogReader]]] = {
     "tool-use": ToolUseReader,
     "events": NeutralReader,
 }
-FORMATS: Final = ("auto", *READERS, CASES)
 # A transcript may begin with summaries and other marks before its own records.
 FORMAT_LINES_MAX: Final = 50
 # Recorded lines have 3 KB on average; the first ones show the format.

@@ -55,13 +55,6 @@ class InterruptedCallClassifier(Protocol):
     def classify_interrupted(self, session: TrackedSession) -> Sequence[effects.InterruptedCall]: ...
 
 
-class RuleClassifier:
-    """By the built-in rules only, without user effect rules."""
-
-    def classify_interrupted(self, session: TrackedSession) -> Sequence[effects.InterruptedCall]:
-        return effects.interrupted_calls(session.activity)
-
-
 class AgentProcessAlive(WorldError, code="holder-alive", http_status=409, exit_code=1):
     """{shown} is in use by process {pid} since {since}. A conversation has one owner: stop that process first."""
 

@@ -29,7 +29,7 @@ from wakeful.control.turn_events import (
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WakefulError
 from wakeful.core.ids import SessionId
-from wakeful.core.waiting import wait_for_event_or_deadline
+from wakeful.core.waiting import first_of, wait_for_event_or_deadline
 from wakeful.gateway.permissions import ChatQuestions
 from wakeful.gateway.prompt_delivery import CANNOT_CONTINUE
 from wakeful.gateway.rules.errors import (
@@ -181,15 +181,7 @@ class TurnListener:
 
     async def listen(self) -> TurnEnd:
         """Follow the turn to its end, and return that."""
-        events = asyncio.ensure_future(self._read_events())
-        limit = asyncio.ensure_future(self._wait_for_limit())
-        try:
-            await asyncio.wait({events, limit}, return_when=asyncio.FIRST_COMPLETED)
-            end = events.result() if events.done() else limit.result()
-        finally:
-            events.cancel()
-            limit.cancel()
-            await asyncio.gather(events, limit, return_exceptions=True)
+        end = await first_of(self._read_events(), self._wait_for_limit())
         # Only now: if the gateway ends before, the questions stay open for the next one.
         await self._questions.on_turn_end(self.session_id)
         return end

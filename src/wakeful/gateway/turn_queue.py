@@ -322,7 +322,7 @@ class TurnQueue:
             if now >= until:
                 return
             first_try.set()
-            await self._clock.sleep_until(now + END_RETRY_SECONDS)
+            await self._clock.sleep(END_RETRY_SECONDS)
         if self.pool.session_of(evicted.key) == evicted.session_id:
             self.pool.evict(evicted.key, EvictionReason.RESTART, self._clock.now().awake)
 

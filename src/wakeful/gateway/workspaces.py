@@ -47,10 +47,11 @@ class Workspaces:
         folder = Path(chat.folder) if chat.folder else self._folders / name
         if not chat.folder:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = chat.permission_mode or PermissionMode.DEFAULT
         return Workspace(
             provider,
             str(folder),
-            self._argv(provider, chat.permission_mode or PermissionMode.DEFAULT),
+            (*self._config.gateway_providers[provider].argv, *client(provider).flags(mode)),
             self.environ,
             name,
         )
@@ -58,6 +59,3 @@ class Workspaces:
     def missing_folders(self) -> Iterator[ChatConfig]:
         """Chats whose folder, as the configuration names it, is not there."""
         return (each for each in self._chats.values() if each.folder and not Path(each.folder).is_dir())
-
-    def _argv(self, provider: str, mode: PermissionMode) -> tuple[str, ...]:
-        return (*self._config.gateway_providers[provider].argv, *client(provider).flags(mode))

@@ -490,8 +490,8 @@ class Healer:
             await self._cases.leave_incident(case.session_id)
             # An approval was for the interrupted calls of that time.
             now = self._clock.now().wall
-            calm = replace(case, calm_since=now, revived_at=None, approved=False, happened=False)
-            case = await self._cases.release(case, calm, CONTINUED_BY)
+            released = replace(case, calm_since=now, revived_at=None, approved=False, happened=False)
+            case = await self._cases.release(case, released, CONTINUED_BY)
         if status is not WorkStatus.RUNNING:
             await self._cases.close(case)
 

@@ -170,7 +170,7 @@ class HookState(Struct, frozen=True):
     is_installed: bool
     is_current: bool
     fired_at: float | None
-    trouble: str = ""
+    problem: str = ""
 
 
 def settings_path(client: str, environ: Mapping[str, str]) -> Path:
@@ -243,7 +243,7 @@ def snippet_for(client: str, paths: StatePaths) -> str:
 
 
 def hooks_state(client: str, environ: Mapping[str, str], paths: StatePaths) -> HookState:
-    """The state of a client's hooks; `trouble` says why the file cannot be read. Changes nothing."""
+    """The state of a client's hooks; `problem` says why the file cannot be read. Changes nothing."""
     path = settings_path(client, environ)
     fired = last_report_at(Path(paths.hook_marks), client)
     try:
@@ -254,7 +254,7 @@ def hooks_state(client: str, environ: Mapping[str, str], paths: StatePaths) -> H
     except FileNotFoundError:
         return HookState(path, is_installed=False, is_current=False, fired_at=fired)
     except (OSError, NotPlainJson, NotOursToWrite) as problem:
-        return HookState(path, is_installed=False, is_current=False, fired_at=fired, trouble=str(problem))
+        return HookState(path, is_installed=False, is_current=False, fired_at=fired, problem=str(problem))
     # A report from before the last write proves only that the client trusted the hooks then.
     since = fired if fired is not None and fired > changed_at else None
     return HookState(path, is_installed, is_current, since)

@@ -36,7 +36,7 @@ class AccessRecord(NamedTuple):
     method: str
     path: str
     status: int
-    door: str
+    listener: str
     seconds: float
 
 
@@ -84,7 +84,7 @@ def _write(records: list[AccessRecord], skipped: int) -> None:
             record.method,
             path,
             record.status,
-            record.door,
+            record.listener,
             record.seconds * 1000,
         )
     if skipped:

@@ -64,7 +64,7 @@ _RESTRICTED_PATHS: Final[Mapping[str, tuple[frozenset[AuthMethod], str]]] = {
 class RequestCredentials(Struct, frozen=True):
     """The parts of a request that authentication looks at."""
 
-    door: ListenerKind
+    listener: ListenerKind
     method: str
     path: str
     host: str = ""
@@ -141,14 +141,14 @@ class Authenticator:
         return path.replace(self._token.decode(), "[token]")
 
     def _check_host_and_origin(self, credentials: RequestCredentials) -> None:
-        allowed = SOCKET_NAMES if credentials.door is ListenerKind.SOCKET else self._allowed_hosts
+        allowed = SOCKET_NAMES if credentials.listener is ListenerKind.SOCKET else self._allowed_hosts
         if credentials.host not in allowed:
             raise ForeignHost
         if credentials.origin is not None and credentials.origin != f"http://{credentials.host}":
             raise ForeignOrigin
 
     def _find_method(self, credentials: RequestCredentials) -> AuthMethod:
-        if credentials.door is ListenerKind.SOCKET:
+        if credentials.listener is ListenerKind.SOCKET:
             return AuthMethod.SOCKET_PEER
         if credentials.authorization is not None:
             self._check_token(credentials.authorization)

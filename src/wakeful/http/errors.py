@@ -111,8 +111,8 @@ EXIT_CODE_HEADER: Final = "x-wakeful-exit"
 # Refusals that nearly every route has, for the API description.
 PROBLEMS: Final = {
     400: "The request is not valid.",
-    401: "No proof, or a wrong one.",
-    403: "A foreign Host or Origin, or the wrong door.",
+    401: "Not logged in, or a wrong credential.",
+    403: "A foreign Host or Origin, or a listener that refuses this request.",
     404: "No such session or route.",
 }
 _encode_json: Final = msgspec.json.Encoder().encode

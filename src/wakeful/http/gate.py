@@ -8,7 +8,6 @@ connections it opens. A right credential never waits.
 
 import asyncio
 import re
-from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -168,6 +167,7 @@ class Gate:
         self, listener: ListenerKind, scope: Scope, receive: Receive, reply: "_Reply"
     ) -> None:
         method = scope.get("method", WEBSOCKET)
+        send: Send = reply
         _check_path(scope)
         try:
             credentials = credentials_of(listener, method, scope["path"], scope["headers"])
@@ -178,7 +178,7 @@ class Gate:
         if method == WEBSOCKET:
             parse_query(scope["query_string"], {})
             if scope[AUTH_METHOD] is AuthMethod.COOKIE:
-                reply.is_allowed = lambda: self._authenticator.login_of(credentials.cookie) is not None
+                send = self._while_logged_in(reply, credentials.cookie)
         elif method == "HEAD":
             # Routed as GET; the server still sees HEAD and leaves the body out.
             scope = {**scope, "method": "GET"}
@@ -187,7 +187,18 @@ class Gate:
             body = await _read_body(scope, receive)
             _check_body(body)
             receive = _replay_body(body, receive)
-        await self._app(scope, receive, reply)
+        await self._app(scope, receive, send)
+
+    def _while_logged_in(self, reply: "_Reply", cookie: str) -> Send:
+        """Close the WebSocket instead of sending, once the login that opened it is over."""
+
+        async def send(message: Message) -> None:
+            if message["type"] == "websocket.send" and self._authenticator.login_of(cookie) is None:
+                await reply({"type": "websocket.close", "code": LOGGED_OUT_CODE})
+                raise ClientDisconnected
+            await reply(message)
+
+        return send
 
 
 def caller_of(scope: Scope) -> str:
@@ -256,8 +267,6 @@ class _Reply:
 
     def __init__(self, send: Send, listener: ListenerKind) -> None:
         self.status = 0
-        # Whether the login that opened a WebSocket is still open.
-        self.is_allowed: Callable[[], bool] = _always
         self._send = send
         self._extra = _BROWSER_HEADERS if listener is ListenerKind.TCP else ()
 
@@ -292,9 +301,6 @@ class _WebSocketReply(_Reply):
     async def __call__(self, message: Message) -> None:
         if message["type"] == "websocket.accept":
             self.status = 101
-        elif message["type"] == "websocket.send" and not self.is_allowed():
-            await self._send({"type": "websocket.close", "code": LOGGED_OUT_CODE})
-            raise ClientDisconnected
         await self._send(message)
 
     async def refuse(self, error: WakefulError) -> None:
@@ -302,10 +308,6 @@ class _WebSocketReply(_Reply):
             await self._send_problem("websocket.http", error)
         elif isinstance(error, ShuttingDown):
             await self._send({"type": "websocket.close", "code": 1012})
-
-
-def _always() -> bool:
-    return True
 
 
 _REPLY_OF_SCOPE: Final = {"http": _Reply, "websocket": _WebSocketReply}

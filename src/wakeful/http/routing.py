@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct, field
 
 from wakeful.core.decoding import decode_json
+from wakeful.core.errors import OperatorError
 from wakeful.http.asgi import Receive, Scope, Send
 from wakeful.http.auth import WEBSOCKET
 from wakeful.http.errors import PROBLEMS, BadRequest, MethodNotAllowed, NoSuchRoute
@@ -20,9 +21,14 @@ from wakeful.http.responses import EncodedResponse, TextResponse
 JSON: Final = "application/json"
 # An id is always the third part of a path, as in /api/sessions/{session_id}/health: two dictionaries find every route.
 _ID_SEGMENT: Final = 3
+KEY_CHARS_MAX: Final = 200
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+class BadIdempotencyKey(OperatorError, code="bad-idempotency-key"):
+    """An Idempotency-Key has {chars_max} printable characters at most."""
 
 
 class HttpRequest(Generic[T]):
@@ -47,6 +53,13 @@ class HttpRequest(Generic[T]):
             if key == name:
                 return str(value, "latin-1")
         return None
+
+    def idempotency_key(self) -> str | None:
+        """The caller's key for this request, if it sent one. Raises BadIdempotencyKey."""
+        key = self.header(b"idempotency-key")
+        if key is not None and not (0 < len(key) <= KEY_CHARS_MAX and key.isprintable()):
+            raise BadIdempotencyKey(chars_max=KEY_CHARS_MAX)
+        return key
 
 
 Handler = Callable[[HttpRequest[T]], Awaitable[EncodedResponse[R]]]

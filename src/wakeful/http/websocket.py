@@ -3,12 +3,11 @@
 The daemon never waits for a slow reader; its connection is closed.
 """
 
-import asyncio
-from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Final
 
 from uvicorn.protocols.utils import ClientDisconnected
 
+from wakeful.core.waiting import first_of
 from wakeful.http.asgi import Receive, Send
 from wakeful.http.errors import log_bug
 from wakeful.http.routing import Route, websocket
@@ -36,24 +35,12 @@ class WebSocketRoute:
             try:
                 await send({"type": "websocket.accept"})
                 await _send(send, b'{"hello":' + self._queries.overview().body + b"}")
-                await _first_of(_wait_for_disconnect(receive, send), _send_batches(send, subscriber))
+                await first_of(_wait_for_disconnect(receive, send), _send_batches(send, subscriber))
             except ClientDisconnected:
                 return
             except Exception as error:  # noqa: BLE001 - a client must not stay connected to a broken feed
                 log_bug(error)
                 await _close(send, BUG_CODE)
-
-
-async def _first_of(*coroutines: Coroutine[Any, Any, None]) -> None:
-    """Run these until one of them ends; raise its error. If two end together, the first counts."""
-    tasks = [asyncio.ensure_future(act) for act in coroutines]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    next(task for task in tasks if task in done).result()
 
 
 async def _send_batches(send: Send, subscriber: FeedSubscriber) -> None:
@@ -66,7 +53,7 @@ async def _send_batches(send: Send, subscriber: FeedSubscriber) -> None:
 async def _wait_for_disconnect(receive: Receive, send: Send) -> None:
     """Return when the client has gone; close the connection if it sends anything."""
     if (await receive())["type"] == "websocket.receive":
-        await _close(send, CLIENT_MESSAGE_CODE, "this door only tells")
+        await _close(send, CLIENT_MESSAGE_CODE, "this WebSocket is server-to-client only")
 
 
 async def _send(send: Send, body: bytes) -> None:

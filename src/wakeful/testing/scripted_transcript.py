@@ -37,13 +37,6 @@ _USAGE: Final[Mapping[str, Any]] = {
     "iterations": [],
     "speed": "standard",
 }
-_UNUSED: Final = {
-    "input_tokens": 0,
-    "output_tokens": 0,
-    "service_tier": None,
-    "iterations": None,
-    "speed": None,
-}
 _REJECTED: Final = (
     "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, "
     "the new_string was NOT written to the file). STOP what you are doing and wait for the user to tell you "

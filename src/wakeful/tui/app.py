@@ -542,7 +542,7 @@ class TopApp(App[None]):
             agents=agents,
             is_lost=self._is_disconnected,
             proven_at=self._last_contact,
-            trouble=self._disconnect_reason,
+            problem=self._disconnect_reason,
         )
         lines = banner(state)
         shown = to_rich_text(lines, styles(self.theme, is_lost=self._is_disconnected))

@@ -75,14 +75,14 @@ class BannerState(Struct, frozen=True):
     agents: Sequence[str] = ()
     is_lost: bool = False
     proven_at: str = ""
-    trouble: str = ""
+    problem: str = ""
 
 
 def banner(state: BannerState) -> list[Line]:
     """The lost connection first, then pause and mode, counts, and problems."""
     lines: list[Line] = []
     if state.is_lost:
-        lines.append(((f" {disconnected_text(state.proven_at, state.trouble)} ", "lost"),))
+        lines.append(((f" {disconnected_text(state.proven_at, state.problem)} ", "lost"),))
     overview = state.overview
     if overview is not None and overview.daemon.paused is not None:
         words = plain(pause_text(overview.daemon.paused))
@@ -98,9 +98,9 @@ def banner(state: BannerState) -> list[Line]:
     return lines
 
 
-def disconnected_text(proven_at: str, trouble: str) -> str:
+def disconnected_text(proven_at: str, problem: str) -> str:
     """The first line without a connection; `proven_at` is the time of day of the last message."""
-    said = plain(trouble or "trying again")
+    said = plain(problem or "trying again")
     if proven_at:
         return f"Connection lost. Last update {proven_at}; {said} …"
     return f"Connecting; {said} …"

@@ -187,10 +187,10 @@ WIDE_CELLS: Final = 90
 _NARROW_CELLS: Final = 50
 _TONE_CLASSES: Final = {
     RowTone.NEEDS_YOU: "table--needs-you",
-    RowTone.PROBLEM: "table--trouble",
+    RowTone.PROBLEM: "table--problem",
     RowTone.BUSY: "table--busy",
     RowTone.LATER: "table--later",
-    RowTone.IDLE: "table--calm",
+    RowTone.IDLE: "table--idle",
     RowTone.PAST: "table--past",
 }
 
@@ -208,10 +208,10 @@ class SessionTable(ScrollView, can_focus=True):
     DEFAULT_CSS = """
     SessionTable { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
     SessionTable > .table--needs-you { color: $warning; text-style: bold; }
-    SessionTable > .table--trouble { color: $error; text-style: bold; }
+    SessionTable > .table--problem { color: $error; text-style: bold; }
     SessionTable > .table--busy { color: $success; }
     SessionTable > .table--later { color: $secondary; }
-    SessionTable > .table--calm { color: $accent; }
+    SessionTable > .table--idle { color: $accent; }
     SessionTable > .table--past { color: $quiet; }
     SessionTable > .table--header { color: $quiet; }
     SessionTable > .table--quiet { color: $quiet; }

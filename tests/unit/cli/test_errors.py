@@ -195,7 +195,7 @@ def test_a_daemon_that_ends_in_an_order_is_followed_by_the_command_that_shows_it
 def test_a_daemon_that_ends_while_it_looks_for_a_name_is_no_missing_session(
     tmp_path_factory: pytest.TempPathFactory, words: list[str]
 ) -> None:
-    """Between two requests of one command: nobody knows whether there is such a session."""
+    """Between two requests of one command: whether there is such a session is unknown."""
     home = tmp_path_factory.mktemp("w")
     (home / "state").mkdir(mode=0o700)
     unknown = b'{"code":"session-not-found","detail":"No session \'docs\'.","exit_code":2}'

@@ -18,7 +18,7 @@ def mode(folder: Path | str) -> int:
 def test_an_own_folder_is_put_right_and_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, wrong: int
 ) -> None:
-    """Empty or with a store, and the folders in it; the second time nothing is said."""
+    """Empty or with a store, and the folders in it; the second time there is no output."""
     paths = StatePaths(str(tmp_path / "state"))
     make_state_dir(paths)
     assert not caplog.records

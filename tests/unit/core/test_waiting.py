@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wakeful.core.waiting import running
+from wakeful.core.waiting import first_of, running
 
 
 async def run_on(log: list[str], name: str) -> None:
@@ -74,19 +74,63 @@ async def test_a_cancelled_body_cancels_them() -> None:
     assert log == ["a ended"]
 
 
-async def test_an_error_of_the_end_is_reported_and_not_raised() -> None:
-    """The body had ended well, but the error must not disappear: asyncio logs what its handler gets."""
-    reported: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
+@pytest.fixture
+async def reported() -> list[dict[str, Any]]:
+    """What asyncio's exception handler gets, which logs it."""
+    found: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: found.append(context))
+    return found
 
-    async def fail_at_the_end() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            raise ValueError("broken")
 
+async def fail_at_the_end() -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        raise ValueError("broken")
+
+
+async def test_an_error_of_the_end_is_reported_and_not_raised(reported: list[dict[str, Any]]) -> None:
+    """The body had ended well, but the error must not disappear."""
     async with running(fail_at_the_end()):
         await asyncio.sleep(0)
     [context] = reported
     assert isinstance(context["exception"], ValueError)
     assert context["message"] == "a task failed while it ended"
+
+
+async def test_the_error_of_the_body_is_raised_and_one_of_the_end_reported(
+    reported: list[dict[str, Any]],
+) -> None:
+    """The body failed first: its caller handles that error, and not one of the cleanup."""
+
+    async def work() -> None:
+        async with running(fail_at_the_end()):
+            await asyncio.sleep(0)
+            raise KeyError("body")
+
+    with pytest.raises(KeyError, match="body"):
+        await work()
+    assert [type(each["exception"]) for each in reported] == [ValueError]
+
+
+async def test_the_first_that_ends_gives_the_result_and_the_others_are_cancelled() -> None:
+    """The others have ended when the result is returned."""
+    log: list[str] = []
+
+    async def answer() -> str:
+        await asyncio.sleep(0)
+        return "answer"
+
+    assert await first_of(run_on(log, "a"), answer()) == "answer"
+    assert log == ["a ended"]
+
+
+async def test_of_two_that_end_together_the_first_counts() -> None:
+    """Also if the second failed."""
+
+    async def answer() -> str:
+        return "answer"
+
+    assert await first_of(answer(), fail()) == "answer"
+    with pytest.raises(ValueError, match="broken"):
+        await first_of(fail(), answer())

@@ -275,7 +275,7 @@ async def test_an_expired_question_is_denied_until_the_agent_knows(parts: Gatewa
 
 
 async def test_a_choice_that_was_not_offered_is_forged(parts: GatewayParts) -> None:
-    """A call that cannot be told from others cannot be allowed for a session."""
+    """A call that looks like others cannot be allowed for a session."""
     name = await asked(parts, question=PermissionAsked("q1", "Bash", "touch x"))
     await parts.receive(press(2, f"ask:{name}:allow_session"))
     assert parts.sessions.answers == []

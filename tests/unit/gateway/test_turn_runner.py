@@ -466,7 +466,7 @@ async def test_a_failed_turn_that_goes_on_is_listened_to(parts: GatewayParts) ->
 async def test_a_failed_turn_that_goes_on_unheard_is_not_asked_for_again(
     parts: GatewayParts, end: TurnEvent
 ) -> None:
-    """Its answer does not come: the user is told to look first."""
+    """Its answer does not come: the message advises to look first."""
     parts.sessions.reply = lambda _prompt: (PromptTaken(), end)
     parts.sessions.outcomes["leave_to_user"] = ActionReply(ActionOutcome.DECLINED, "a person decides")
     await parts.receive(message(1), seconds=181)

@@ -78,7 +78,7 @@ def test_what_a_person_ordered_speaks_against_it(prepare: Prepare, why: str) -> 
 
 
 def test_nothing_is_ended_in_the_mode_observe() -> None:
-    """The daemon's own mode counts, whatever the gateway was told."""
+    """The daemon's own mode counts, whatever the gateway's is."""
     record, killed = ended(rules=HealingRules(mode="observe"))
     assert (record.outcome, killed) == (ActionOutcome.DECLINED, False)
 

@@ -36,7 +36,7 @@ from wakeful.watchdog.parts import HealingControls, WatchSettings
 from wakeful.watchdog.queue import Job, QueueAttempt, QueuedSession
 from wakeful.work.expiry import WorkRevival
 
-# Who asks the plan. Whoever brings work back in another module finds itself missing here.
+# Who asks the plan. Another module that brings work back finds itself missing here.
 ASKERS: Final = (
     "agents/auto_restart.py",
     "gateway/host_monitor.py",

@@ -232,7 +232,7 @@ async def test_a_dialog_over_a_failed_turn_is_no_recovery(
 async def test_an_interrupted_turn_is_not_well_again(
     idle_seconds: float | None, clinic: HealingFixture
 ) -> None:
-    """A person presses Escape in a turn that hangs: it neither worked nor ended well, and that is said.
+    """A person presses Escape in a turn that hangs: it neither worked nor ended well, and the alert says so.
 
     The client may report itself idle before its log says how the turn ended.
     """

@@ -247,7 +247,7 @@ def resumed(seconds: float) -> list[dict[str, Any]]:
 
 
 def test_a_turn_that_was_cut_off_and_resumed_has_not_ended_well() -> None:
-    """The client closes it with two messages of its own, for the model: nobody finished anything."""
+    """The client closes it with two messages of its own, for the model: no turn ended."""
     cut_off = judged(60, ProcessState.DEAD, SAID, CALLED, *resumed(50))
     assert codes(cut_off) == [FindingCode.SESSION_DEAD]
     goes_on = judged(80, ProcessState.ALIVE, SAID, CALLED, *resumed(50), told(70, "go on"))

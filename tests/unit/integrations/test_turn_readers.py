@@ -126,7 +126,7 @@ def test_a_broken_stream_is_heard_once() -> None:
 
 
 def test_questions_are_open_until_answered_withdrawn_or_over() -> None:
-    """Each is reported once, redacted, and settled once, whoever answered it."""
+    """Each is reported once, redacted, and settled once, by any answer."""
     call = {"command": "deploy --token sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"}
 
     def asks(question_id: str) -> Line:
@@ -145,7 +145,7 @@ def test_questions_are_open_until_answered_withdrawn_or_over() -> None:
 
 
 def test_a_question_shows_the_call_and_says_what_it_does_not_show() -> None:
-    """However long the model describes it: a person who allows it is told what is not shown."""
+    """However long the model describes it: the question says that a part is not shown."""
 
     def asked(call: Line, description: str) -> str:
         request = {"subtype": "can_use_tool", "tool_name": "Bash", "description": description, "input": call}

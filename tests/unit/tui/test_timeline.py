@@ -19,7 +19,7 @@ def moved(minutes_ago: float, state: str, health: str = "healthy", reason: str =
 
 
 def test_changes_that_were_left_out_are_counted() -> None:
-    """A session that changed too often: what was not stored is said below the strip."""
+    """A session that changed too often: a line below the strip says what was not stored."""
     events = [moved(60, "idle"), msgspec.structs.replace(moved(30, "prompting"), left_out=1_234)]
     *_, legend = timeline_lines(SessionHistory(events), NOW)
     assert legend[-1] == ("1,234 changes left out", "quiet")

@@ -18,7 +18,7 @@ from wakeful.agents.model import AgentRecord, AgentRuntime, AgentState, parse_ag
 from wakeful.alerts.mute_pause_model import pause_lines
 from wakeful.cli.app import CommandEntry, LazyGroup
 from wakeful.cli.options import Command, completion_of, json_option
-from wakeful.cli.output import is_terminal, print_json, print_line, print_note, read_choice, wall_now
+from wakeful.cli.output import confirm, is_terminal, print_json, print_line, print_note, wall_now
 from wakeful.client.client import DaemonAnswer, decode_body, own_daemon
 from wakeful.client.errors import DaemonNotRunning, RequestDeclined
 from wakeful.config.paths import StatePaths
@@ -62,13 +62,9 @@ def post_stop(name: str, *, yes: bool) -> DaemonAnswer:
     except RequestDeclined as refused:
         if refused.reason != "agent-busy" or not is_terminal():
             raise
-        if not _confirm(f"Agent '{name}' is running a turn. Stop it anyway? [y/N] "):
+        if not confirm(f"Agent '{name}' is running a turn. Stop it anyway?"):
             raise StopNotConfirmed(name=name) from refused
         return post_action(name, "stop", yes=True)
-
-
-def _confirm(question: str) -> bool:
-    return read_choice(question) in ("y", "yes")
 
 
 # stale is yellow, in every list.

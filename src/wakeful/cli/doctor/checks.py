@@ -46,9 +46,9 @@ def hook_check(client: str) -> Callable[[CheckContext], CheckResult]:
 
 
 def _grade_hooks(client: str, state: HookState) -> CheckResult:
-    if state.trouble:
+    if state.problem:
         return warn(
-            f"{state.path}: {state.trouble}", f"wakeful hooks install {client}: prints the lines to add"
+            f"{state.path}: {state.problem}", f"wakeful hooks install {client}: prints the lines to add"
         )
     if not state.is_installed and state.fired_at is not None:
         return ok(f"the plugin reports, last at {iso(state.fired_at)}")

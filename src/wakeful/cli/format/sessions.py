@@ -31,10 +31,10 @@ class RowTone(StrEnum):
     """How prominent a row is."""
 
     NEEDS_YOU = "needs you"
-    PROBLEM = "trouble"
+    PROBLEM = "problem"
     BUSY = "busy"
     LATER = "later"
-    IDLE = "calm"
+    IDLE = "idle"
     PAST = "past"
 
 
@@ -109,7 +109,7 @@ def match_lines(records: Sequence[SessionRecord]) -> list[str]:
     rows = [
         (
             plain(each.short_name or each.name or each.agent or each.project) or ids[each.id],
-            _stands(each),
+            f"{each.state}, {each.health}",
             plain(each.project) or "-",
             ids[each.id],
         )
@@ -120,10 +120,6 @@ def match_lines(records: Sequence[SessionRecord]) -> list[str]:
         "  ".join((*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), row[3]))
         for row in rows
     ]
-
-
-def _stands(record: SessionRecord) -> str:
-    return f"{record.state}, {record.health}"
 
 
 def sort_key_of(record: SessionRecord) -> tuple[int, int, float, str]:

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from wakeful.cli.app import CommandEntry, LazyGroup
-from wakeful.cli.output import is_terminal, print_line, print_note, read_choice
+from wakeful.cli.output import confirm, is_terminal, print_line, print_note, read_choice
 from wakeful.cli.person import require_person
 from wakeful.cli.setup import steps
 from wakeful.cli.setup.steps import StepPlan
@@ -185,7 +185,7 @@ def _take(plan: StepPlan | WakefulError, paths: StatePaths, *, undo: bool, mode:
     if mode != "show":
         if plan.apply is None and undo:
             _remember(paths, plan, undo=True)
-        elif plan.apply is not None and (mode == "do" or _is_wanted()):
+        elif plan.apply is not None and (mode == "do" or confirm("Do this?")):
             is_done = _carry_out(plan.apply, plan, paths, undo=undo)
     print_line()
     return is_done
@@ -208,10 +208,6 @@ def _carry_out(apply: Callable[[], None], plan: StepPlan, paths: StatePaths, *, 
     if plan.then and not undo:
         print_line(plan.then)
     return True
-
-
-def _is_wanted() -> bool:
-    return read_choice("Do this? [y/N] ") in ("y", "yes")
 
 
 def _record_path(paths: StatePaths) -> Path:

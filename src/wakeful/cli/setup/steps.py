@@ -305,7 +305,3 @@ def asked_values(is_wanted: Callable[[str], str], read_secret: Callable[[str], s
         address = read_secret("Address, like ntfys://ntfy.sh/a-long-random-topic")
         return {"alerts.urls": [address]} if address else {}
     return {}
-
-
-def state_paths() -> StatePaths:
-    return StatePaths.from_environ(os.environ)

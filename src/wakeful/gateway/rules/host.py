@@ -23,7 +23,6 @@ CATEGORY_SECONDS: Final = 300.0
 # One error in one minute is no spike; five in five minutes are one a minute.
 SPIKE_WINDOW_SECONDS: Final = 300.0
 SPIKE_PER_MINUTE_MIN: Final = 1.0
-DAY_SECONDS: Final = 86_400.0
 _MINUTES_OF_DAY: Final = 1440
 NAMES_SHOWN_MAX: Final = 5
 

@@ -18,7 +18,6 @@ from wakeful.core.managed_session import ManagedSession
 from wakeful.core.query_result import QueryResult
 from wakeful.http.errors import PROBLEMS
 from wakeful.http.responses import EncodedResponse, encode_response
-from wakeful.http.routes.work import idempotency_key
 from wakeful.http.routing import HttpRequest, Route, get, post
 from wakeful.storage.base import ActionOutcome
 from wakeful.views.records import ManagedRecord, PaneRecord, QuestionList
@@ -90,7 +89,7 @@ class ControlRoutes:
     async def run(self, request: HttpRequest[RunRequest]) -> EncodedResponse[ActionRecord]:
         """Start a managed session, in a tmux session of its own or without a terminal. With an
         `Idempotency-Key`, once."""
-        key = idempotency_key(request)
+        key = request.idempotency_key()
         if key is None:
             return action_response(await self._controller.run(request.input))
         return action_response(await self._idempotent.run(request.input, key))
@@ -104,7 +103,7 @@ class ControlRoutes:
 
     async def send(self, request: HttpRequest[PromptOrder]) -> EncodedResponse[ActionRecord]:
         """Send a prompt to a managed session and verify that it arrived. With an `Idempotency-Key`, once."""
-        key, given = idempotency_key(request), request.input
+        key, given = request.idempotency_key(), request.input
         if key is None:
             return action_response(await self._controller.deliver(request.id, given.prompt, given.environ))
         return action_response(await self._idempotent.deliver(request.id, given.prompt, given.environ, key))

@@ -4,12 +4,12 @@ Query answers are sent as `views` encoded them. Reporting a wrong verdict stores
 A repair needs a person.
 """
 
-import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Annotated, Literal, NoReturn
 
 from msgspec import Meta, Struct, field
 
+from wakeful.core.waiting import first_of
 from wakeful.http.asgi import PEER, Receive
 from wakeful.http.errors import CallerDisconnected
 from wakeful.http.responses import (
@@ -44,8 +44,6 @@ WAIT_SECONDS_MAX = 3600
 EVENTS_MAX = 1000
 # The largest integer of SQLite.
 _SEQ_MAX = 2**63 - 1
-
-T = TypeVar("T")
 
 
 class SessionQuery(Struct, frozen=True):
@@ -178,27 +176,14 @@ class SessionRoutes:
     async def wait(self, request: HttpRequest[WaitQuery]) -> EncodedResponse[SessionWait]:
         """Answer once the session is in this state, needs a person, died or stopped, or the time is over."""
         waiting = self._queries.wait(request.id, State(request.input.until), request.input.timeout)
-        return EncodedResponse(await _until_disconnected(request.receive, waiting))
+        return EncodedResponse(await first_of(waiting, _raise_at_disconnect(request.receive)))
 
 
-async def _until_disconnected(receive: Receive, waiting: Coroutine[Any, Any, T]) -> T:
-    """The answer, unless the caller disconnects first: an hour of waiting must not outlive its caller."""
-    answer = asyncio.ensure_future(waiting)
-    gone = asyncio.ensure_future(_wait_for_disconnect(receive))
-    try:
-        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not answer.done():
-            raise CallerDisconnected
-        return answer.result()
-    finally:
-        answer.cancel()
-        gone.cancel()
-        await asyncio.gather(answer, gone, return_exceptions=True)
-
-
-async def _wait_for_disconnect(receive: Receive) -> None:
+async def _raise_at_disconnect(receive: Receive) -> NoReturn:
+    """An hour of waiting must not outlive its caller. Raises CallerDisconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
+    raise CallerDisconnected
 
 
 class CaseRoutes:

@@ -7,7 +7,6 @@ import msgspec
 from msgspec import Meta, Struct
 
 from wakeful.alerts.mute_pause import PauseQuery
-from wakeful.core.errors import OperatorError
 from wakeful.core.leases import LEASE_SECONDS, ConversationHeld, WorkState
 from wakeful.core.process import Process
 from wakeful.core.query_result import QueryResult
@@ -102,14 +101,9 @@ class ConversationHeldProblem(ProblemDocument, frozen=True, kw_only=True):
 
 
 LIST_MAX: Final = 1000
-KEY_CHARS_MAX: Final = 200
 # SQLite's integers end here.
 _SEQ_MAX: Final = 2**63 - 1
 _PROBLEMS: Final = PROBLEMS | {409: "Another process owns it."}
-
-
-class BadIdempotencyKey(OperatorError, code="bad-idempotency-key"):
-    """An Idempotency-Key has {chars_max} printable characters at most."""
 
 
 class WorkQuery(Struct, frozen=True):
@@ -152,7 +146,7 @@ class WorkRoutes:
         order = WorkRequest(
             new.prompt, new.project, new.session_id, new.context, new.attempts_max, new.delay_seconds
         )
-        return EncodedResponse(await self._work.add(order, idempotency_key(request)))
+        return EncodedResponse(await self._work.add(order, request.idempotency_key()))
 
     async def work(self, request: HttpRequest[None]) -> EncodedResponse[WorkDetail]:
         """One task with its whole prompt and every attempt."""
@@ -211,11 +205,3 @@ def _held_response(error: ConversationHeld) -> EncodedResponse[Any]:
     )
     answer = QueryResult(msgspec.json.encode(problem), error.exit_code)
     return EncodedResponse(answer, status=error.http_status, media_type=MEDIA_TYPE)
-
-
-def idempotency_key(request: HttpRequest[Any]) -> str | None:
-    """The key of a request, if it has one. Raises BadIdempotencyKey."""
-    given = request.header(b"idempotency-key")
-    if given is not None and not (0 < len(given) <= KEY_CHARS_MAX and given.isprintable()):
-        raise BadIdempotencyKey(chars_max=KEY_CHARS_MAX)
-    return given
