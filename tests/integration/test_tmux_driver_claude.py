@@ -26,6 +26,8 @@ from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.managed_session import ManagedSession, PaneAddress
 from wakeful.core.process import Process, ProcessState
 from wakeful.integrations.tmux.driver import TmuxDriver
+from wakeful.integrations.tmux.input_line import ClaudeInput
+from wakeful.integrations.tmux.server import TmuxServer
 from wakeful.linux import proc
 from wakeful.linux.clock import SystemClock
 from wakeful.storage.base import ActionOutcome
@@ -98,6 +100,11 @@ class Desk:
     def wait_for_prompt(self, text: str) -> None:
         wait_for(lambda: text in self.prompts() or None, f"prompt {text!r}")
         self.rest()
+
+    def draft(self) -> str | None:
+        server = TmuxServer(str(self.socket), 5.0)
+        (target,) = self.server.tmux("list-panes", "-a", "-F", "#{pane_id}").split()
+        return ClaudeInput().draft(asyncio.run(server.capture(target)))
 
     def screen(self) -> str:
         return self.server.tmux("capture-pane", "-p")
@@ -206,6 +213,8 @@ def test_what_a_person_typed_is_not_removed_by_an_interrupt(desk: Desk) -> None:
     terminal = TmuxSession(desk.socket, managed.pane.session)
     terminal.type_line(f"mine {HANGS}")
     desk.home.wait_for_status("busy")
+    # A busy client is at work before it has redrawn its input line.
+    wait_for(lambda: desk.draft() == "" or None, "empty input line")
     result = desk.interrupt(managed)
     assert (result.outcome, "there is text" in result.words) == (ActionOutcome.CONFIRMED, True), result
     assert "mine @@" in desk.screen()
