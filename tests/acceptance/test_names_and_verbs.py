@@ -36,7 +36,7 @@ def test_a_session_is_found_by_what_it_is_called(operator: Operator) -> None:
     nothing = operator.type("why", "nowhere")
     assert (nothing.exit_code, nothing.err.count("\n")) == (2, 1)
     muted = operator.type("mute", project, "--for", "1h")
-    assert (muted.exit_code, session_id in muted.out) == (0, True), muted.err
+    assert (muted.exit_code, "session docs2 is muted" in muted.out) == (0, True), muted.err
     assert operator.type("unmute", "docs2").exit_code == 0
     assert operator.type("stop", "docs2").exit_code == 0
 
@@ -79,8 +79,32 @@ def test_wakeful_alone_lists_the_sessions_in_a_pipe(operator: Operator) -> None:
     assert len(columns[0]) > 1
 
 
+def test_refusals_name_a_session_as_lists_do(operator: Operator) -> None:
+    """Never by its id, with a command that works as it stands; a question of a stopped session is none."""
+    name = "docs2"
+    session_id = operator.start("--headless", "--name", name, "--prompt", script(DONE), "--", "claude")
+    operator.wait_until(session_id, "end of its turn", state="idle")
+    refused = operator.type("session", "resume", session_id)
+    assert (refused.exit_code, "docs2 is in use by process" in refused.err) == (1, True), refused.err
+    assert "docs2 is not open in any tmux pane" in operator.type("attach", name).err
+    assert operator.type("stop", name).exit_code == 0
+    operator.wait_until(session_id, "its end", state="stopped")
+    asked = operator.type("answer", name, "allow")
+    assert (asked.exit_code, asked.err.strip()) == (1, f"wakeful: {name} has no open question."), asked.err
+    brought_back = "wakeful resume docs2"
+    for words in (("send", name, script(DONE)), ("attach", name), ("session", "revive", session_id)):
+        answer = operator.type(*words)
+        assert brought_back in answer.out + answer.err, words
+        assert session_id not in answer.out + answer.err
+    both = operator.type("resume", name, "--all")
+    assert (both.exit_code, "either a name or --all" in both.err) == (2, True)
+    unknown = operator.type("why", "three words")
+    assert (unknown.exit_code, "No session 'three words'" in unknown.err) == (2, True)
+
+
 @pytest.mark.parametrize(
-    ("word", "meant"), [("end", "stop"), ("start", "run"), ("restart", "resume"), ("atach", "attach")]
+    ("word", "meant"),
+    [("end", "stop"), ("start", "run"), ("restart", "resume"), ("atach", "attach"), ("lst", "ls")],
 )
 def test_a_word_of_other_tools_names_the_command(daemon: RunningDaemon, word: str, meant: str) -> None:
     answer = daemon.run(word, "docs")

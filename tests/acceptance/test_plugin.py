@@ -79,11 +79,14 @@ def test_the_made_files_are_current() -> None:
     assert plugin.MANIFEST.read_text() == plugin.manifest()
 
 
-def test_it_is_valid_and_installed_twice_as_once(home: PluginHome) -> None:
-    """By the client's own check; the second installation changes no file."""
+def test_it_is_valid_and_installed_twice_as_once(home: PluginHome, daemon: RunningDaemon) -> None:
+    """By the client's own check; doctor knows it; the second installation changes no file."""
     for folder in (ROOT, plugin.PLUGIN):
         assert "Validation passed" in home.client_command("plugin", "validate", str(folder)).stdout
     home.install()
+    daemon.environ["CLAUDE_CONFIG_DIR"] = str(home.home / ".claude")
+    hooks = {each["name"]: each for each in daemon.run("doctor", "--json").json["checks"]}["claude hooks"]
+    assert hooks["said"] == "the plugin is installed, no report yet: only new sessions report"
     once = home.kept()
     assert any(name.endswith("hooks.json") for name in once)
     home.install()

@@ -68,7 +68,7 @@ def test_a_client_somebody_started_is_listed_at_its_dialogs_and_becomes_one_sess
     assert asked["cwd"] == str(claude.project)
     # No conversation to hand over, and nothing advises that.
     offered = {each["name"]: (each["allowed"], each["reason"]) for each in asked["actions"]}
-    advice = NO_CONVERSATION.format(asked["id"])
+    advice = NO_CONVERSATION
     assert offered["adopt"] == (False, advice)
     for order in (("send", asked["id"], "go on"), ("adopt", asked["id"])):
         refused = late_operator.type("session", *order)
@@ -77,6 +77,8 @@ def test_a_client_somebody_started_is_listed_at_its_dialogs_and_becomes_one_sess
             False,
             True,
         )
+    resumed = late_operator.type("resume", asked["id"])
+    assert (resumed.exit_code, NO_CONVERSATION in resumed.err) == (1, True), resumed.err
     pane = TmuxSession(terminal, "mine")
     pane.press("Enter")
     at_dialog(late_operator, BYPASS)
@@ -150,7 +152,7 @@ def test_a_first_prompt_that_met_a_dialog_was_not_typed_and_that_is_said(
     why = operator.type("session", "why", session_id).out
     assert "was not typed" in why
     sent = operator.act("send", session_id, script(DONE))
-    assert (sent["outcome"], f"wakeful attach {session_id}" in sent["words"]) == ("declined", True)
+    assert (sent["outcome"], f"wakeful attach {asked['short_name']}" in sent["words"]) == ("declined", True)
     socket = operator.daemon.socket.with_name("tmux.sock")
     (name,) = wait_for(lambda: _session_names(socket) or None, "tmux session")
     TmuxSession(socket, name).press("Enter")

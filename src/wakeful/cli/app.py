@@ -69,7 +69,12 @@ class LazyGroup(click.Group):
         name = args[0]
         if name in self._entries or name.startswith("-"):
             return super().resolve_command(ctx, args)
-        close = [_MEANT[name]] if name in _MEANT else get_close_matches(name, self._entries, n=1)
+        listed = [each for each, entry in self._entries.items() if entry.section != HIDDEN]
+        close = (
+            [_MEANT[name]]
+            if name in _MEANT
+            else get_close_matches(name, listed, n=1) or get_close_matches(name, self._entries, n=1)
+        )
         meant = f" Did you mean `{ctx.command_path} {close[0]}`?" if close else ""
         raise click.UsageError(f"No such command {name[:40]!r}.{meant}", ctx)
 
@@ -294,7 +299,7 @@ def _prepare_streams() -> None:
 _STAND_IN: Final = "wakeful-stand-in"
 _ASCII_LOCALES: Final = ("C", "POSIX")
 # Each is one cell wide, so that columns stay aligned.
-_ASCII_OF: Final = str.maketrans("◆✗✓●○◌·…→│─—", "!x+*o.-~>|--")
+_ASCII_OF: Final = str.maketrans("◆✗✓●○◌·…→│─—━↵↑↓↻⊘▁▂▃▄▅▆▇█░▒µμ", "!x+*o.-~>|--=<^v@/___---##.:uu")
 
 
 def _stand_in(problem: UnicodeError) -> tuple[str, int]:

@@ -29,6 +29,10 @@ class SeveralMatches(OperatorError):
     code = "ambiguous-session"
 
 
+class NoSuchName(BadSessionId):
+    """No session {shown!r}. List them with `wakeful ls --all`."""
+
+
 class PartOfName(OperatorError):
     """{shown!r} is only part of a name. Give the whole name:\n{candidates}"""
 
@@ -49,7 +53,7 @@ class AttachNameNeeded(OperatorError):
 
 
 class NothingChosen(OperatorError):
-    """No session chosen. Nothing was done."""
+    """Nothing was chosen, so nothing was done."""
 
     code = "nothing-chosen"
     exit_code = 1
@@ -78,6 +82,8 @@ def with_session(text: str, command: Callable[[SessionId], int], *, acting: bool
             # None ran before either: this process looked for itself.
             found = None
         if found is None:
+            if isinstance(error, BadSessionId) and _is_name(text):
+                raise NoSuchName(shown=text) from error
             raise error  # noqa: TRY201 - not that of the look-up
     return command(found)
 
@@ -89,7 +95,10 @@ def find_session(text: str, *, acting: bool) -> SessionId:
     """
     found = _look_up(text, acting=acting)
     if found is None:
-        raise SessionNotFound(shown=parse_session_id(text))
+        try:
+            raise SessionNotFound(shown=parse_session_id(text))
+        except BadSessionId as error:
+            raise (NoSuchName(shown=text) if _is_name(text) else error) from None
     return found
 
 
@@ -111,6 +120,10 @@ def _is_attachable(record: SessionRecord) -> bool:
     )
 
 
+def _is_name(text: str) -> bool:
+    return text.isprintable() and bool(text.strip()) and len(text) <= SESSION_ID_CHARS_MAX
+
+
 def _is_unknown(error: WakefulError) -> bool:
     """Whether the daemon, or this process without one, knows no single session of this id or name."""
     reason = error.reason if isinstance(error, RequestRefused) else error.code
@@ -119,7 +132,7 @@ def _is_unknown(error: WakefulError) -> bool:
 
 def _look_up(text: str, *, acting: bool) -> SessionId | None:
     """None for a text that names nothing, and where the daemon is too old to find names. Raises DaemonAway."""
-    if not text.isprintable() or not text.strip() or len(text) > SESSION_ID_CHARS_MAX:
+    if not _is_name(text):
         return None
     try:
         # Only the daemon acts; without one, reading commands look at the machine themselves.

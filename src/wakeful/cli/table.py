@@ -25,7 +25,7 @@ MARKS: Final = {
     RowTone.PAST: ("·", "dim"),
 }
 _PLAIN_HEADERS: Final = (
-    *("ID", "STATE", "HEALTH", "ATTENTION", "AGE", "PROVIDER", "PROJECT"),
+    *("ID", "NAME", "STATE", "HEALTH", "ATTENTION", "AGE", "PROVIDER", "PROJECT"),
     *("MANAGED", "DOING"),
 )
 # Below these widths there is no room for further columns: what a session does matters more.
@@ -67,13 +67,14 @@ def _plain_cells(row: SessionTableRow) -> tuple[str, ...]:
     joined = row.project.replace(" ", "_")
     return (
         record.id,
+        _name_of(row).replace(" ", "_"),
         record.state,
         record.health,
         record.attention,
         row.age,
         record.provider,
         joined,
-        row.managed or "-",
+        "yes" if row.managed else "-",
         row.doing or "-",
     )
 

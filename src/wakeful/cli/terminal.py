@@ -11,6 +11,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import Final, NoReturn
 
 from wakeful.cli.output import print_line
@@ -53,7 +54,7 @@ def has_terminal() -> bool:
 def show_pane(pane: PaneAddress, name: str) -> int:
     """Show this pane in this terminal. Returns only if a window of this tmux shows it. Raises NeedsTerminal."""
     if not has_terminal():
-        raise NeedsTerminal(command=f"wakeful attach {name}")
+        raise NeedsTerminal(command=f"wakeful attach {quote(name)}")
     outer = os.environ.get("TMUX", "").partition(",")[0]
     if outer and _is_same_file(outer, pane.socket):
         _switch(pane.socket, pane.target)

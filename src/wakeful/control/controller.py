@@ -81,7 +81,7 @@ def refuse_unchecked_calls(session: TrackedSession, classifier: InterruptedCallC
     calls = remote_interrupted_calls(session, classifier)
     if calls:
         named = "; ".join(f"{each.tool} {quote(each.verdict.words)}" for each in calls)
-        raise RemoteCallInterrupted(shown=session.subject.id, calls=named)
+        raise RemoteCallInterrupted(shown=session.shown_name, calls=named)
 
 
 def brief_of(session: TrackedSession, now: float, context: str) -> str | None:
@@ -113,7 +113,7 @@ def managed_session_of(
     conversation = session.activity.conversation_id or identity.conversation_id
     refused = adoption_refusal(identity, session.activity, session.presence)
     if refused or program is None or cwd is None or conversation is None:
-        raise CannotAdopt(shown=identity.id, reason=refused)
+        raise CannotAdopt(shown=session.shown_name, reason=refused)
     in_pane = pane is not None and pane.sight is ProcessState.ALIVE
     return ManagedSession(
         session_id=identity.id,
@@ -265,7 +265,7 @@ class SessionController:
             # A client with one process per turn starts one for a prompt; its driver declines while one lives. With
             # `again`, a process that is gone may have had the prompt, and only the driver can tell.
             if not again and not self.is_per_turn(managed) and not session.presence.living_processes:
-                return f"its process is gone: `wakeful resume {session.subject.id}` brings it back"
+                return f"its process is gone: `wakeful resume {session.shown_name}` brings it back"
             return _dialog_reason(session) or unless()
 
         epoch = 0
@@ -294,9 +294,12 @@ class SessionController:
         return replace(record, epoch=epoch)
 
     async def questions(self, text: str) -> tuple[PermissionQuestion, ...]:
+        """What it asks permission for; nothing once its process is gone."""
         session, _ = self._find_managed(text)
         managed = self._current_address(session)
         assert managed is not None, "managed, as was just seen"
+        if not session.presence.living_processes:
+            return ()
         return await self._drivers[managed.driver].questions(managed)
 
     async def answer(self, text: str, question_id: str, reply: PermissionReply) -> ActionRecord:
@@ -400,7 +403,7 @@ class SessionController:
         """
         session, managed = self._find_managed(text)
         if managed.driver == "tmux" and session.subject.provider not in CLIENT_PROGRAMS:
-            raise CannotResume(shown=session.subject.id, reason="its program has no conversation to resume")
+            raise CannotResume(shown=session.shown_name, reason="its program has no conversation to resume")
         self._refuse_while_alive(session)
         if not approved:
             refuse_unchecked_calls(session, self._classifier)
@@ -459,7 +462,7 @@ class SessionController:
                 return ActionRecord(key, ActionKind.START, started, ActionOutcome.CONFIRMED, words)
             # An action before this one may have resumed it.
             if (reason := self._owner_alive_reason(session) or self._stopped_reason(session)) is not None:
-                raise CannotResume(shown=managed.session_id, reason=reason)
+                raise CannotResume(shown=session.shown_name, reason=reason)
             return await self._start_replacement(session, current, context, key)
 
     async def _start_replacement(
@@ -527,11 +530,11 @@ class SessionController:
 
     async def release(self, text: str) -> ManagedSession:
         """Stop managing a session; its agent goes on. Raises NothingToRelease, HostedByAgent."""
-        session_id = self._registry.find(text).subject.id
-        managed = self._managed_sessions.find(session_id)
+        session = self._registry.find(text)
+        managed = self._managed_sessions.find(session.subject.id)
         if managed is None:
-            self._managed_sessions.require_no_agent(session_id)
-            raise NothingToRelease(shown=session_id)
+            self._managed_sessions.require_no_agent(session.subject.id)
+            raise NothingToRelease(shown=session.shown_name)
         await self._managed_sessions.release(managed)
         return managed
 
@@ -615,13 +618,13 @@ class SessionController:
         living = session.presence.living_processes
         if living:
             pid, since = living[0].process.pid, iso(living[0].seen_at.wall)
-            raise AgentProcessAlive(shown=session.subject.id, pid=pid, since=since)
+            raise AgentProcessAlive(shown=session.shown_name, pid=pid, since=since)
 
     def _only_agent_process(self, session: TrackedSession) -> AgentProcess | None:
         living = session.presence.living_processes
         if len(living) > 1:
             raise CannotResume(
-                shown=session.subject.id,
+                shown=session.shown_name,
                 reason=f"{len(living)} processes hold it ({', '.join(str(each.process.pid) for each in living)})",
             )
         return living[0] if living else None
@@ -632,5 +635,4 @@ def _dialog_reason(session: TrackedSession) -> str | None:
     dialog = session.presence.dialog
     if dialog is None or not session.presence.living_processes:
         return None
-    place = session.subject.agent or session.subject.id
-    return f"a dialog of its client is open ({dialog.kind}): `wakeful attach {place}`, answer it, then send again"
+    return f"a dialog of its client is open ({dialog.kind}): `wakeful attach {session.shown_name}`, answer it, then send again"

@@ -118,13 +118,13 @@ class ManagedSessions:
     def _name_of(self, session_id: SessionId) -> str:
         """What lists show for it."""
         session = self._supervisor.known.sessions.get(session_id)
-        return session.record.short_name if session is not None and session.record is not None else session_id
+        return session.shown_name if session is not None else session_id
 
     def require_no_agent(self, session_id: SessionId) -> None:
         """The declaration of an agent decides what resumes its session. Raises HostedByAgent."""
         session = self._supervisor.known.sessions.get(session_id)
         if session is not None and (agent := session.subject.agent) is not None:
-            raise HostedByAgent(shown=session_id, agent=agent)
+            raise HostedByAgent(shown=session.shown_name, agent=agent)
 
     def all(self) -> list[ManagedSession]:
         return list(self._sessions.values())

@@ -59,7 +59,7 @@ SESSION_GONE: Final = "its session is gone, and so is its log"
 RESUMES_SOON: Final = "it is about to resume its managed sessions, one after another"
 PROBE_FIRST: Final = "one session is resumed first; the others follow once it gets an answer"
 CONTINUED_BY: Final = "the session itself"
-STOPPED_TEXT: Final = "{why}: `wakeful resume {id}` continues it"
+STOPPED_TEXT: Final = "{why}: `wakeful resume {name}` continues it"
 
 log = logging.getLogger("wakeful.healing")
 
@@ -266,9 +266,8 @@ class Healer:
         if decision is None or case is None:
             runtime = session.presence
             why = why_final(runtime.heir, by_gateway=runtime.by_gateway)
-            words = (
-                STOPPED_TEXT.format(why=why, id=session_id) if runtime.stopped else "nothing is wrong with it"
-            )
+            stopped = STOPPED_TEXT.format(why=why, name=session.shown_name)
+            words = stopped if runtime.stopped else "nothing is wrong with it"
         elif decision.step not in ACTING_STEPS:
             words = decision.reason
         else:

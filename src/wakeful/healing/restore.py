@@ -26,7 +26,7 @@ from wakeful.sessions.registry import SessionRegistry
 from wakeful.sessions.session import TrackedSession
 
 NEEDS_APPROVAL: Final = (
-    "a call that may have had effects elsewhere was interrupted: `wakeful resume {id} --yes`"
+    "a call that may have had effects elsewhere was interrupted: `wakeful resume {name} --yes`"
 )
 
 
@@ -118,5 +118,5 @@ class Restorer:
         if session.activity.known == 0:
             return "nothing was said in it, so there is nothing to continue"
         if self._situations.describe_remote_calls(session):
-            return NEEDS_APPROVAL.format(id=session.subject.id)
+            return NEEDS_APPROVAL.format(name=session.shown_name)
         return None

@@ -21,6 +21,7 @@ from wakeful.hooks.model import (
     FILES,
     NotOursToWrite,
     command_for,
+    has_plugin,
     is_in_place,
     our_commands,
     snippet,
@@ -171,6 +172,7 @@ class HookState(Struct, frozen=True):
     is_current: bool
     fired_at: float | None
     problem: str = ""
+    has_plugin: bool = False
 
 
 def settings_path(client: str, environ: Mapping[str, str]) -> Path:
@@ -257,4 +259,4 @@ def hooks_state(client: str, environ: Mapping[str, str], paths: StatePaths) -> H
         return HookState(path, is_installed=False, is_current=False, fired_at=fired, problem=str(problem))
     # A report from before the last write proves only that the client trusted the hooks then.
     since = fired if fired is not None and fired > changed_at else None
-    return HookState(path, is_installed, is_current, since)
+    return HookState(path, is_installed, is_current, since, has_plugin=has_plugin(text))

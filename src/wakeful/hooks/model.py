@@ -75,6 +75,15 @@ def plugin_command() -> str:
     return f'! grep -qs "{MARK}" {settings} && cd "{state}/spool" 2>/dev/null && umask 077 && {write}; exit 0 {MARK}'
 
 
+def has_plugin(text: str) -> bool:
+    """Whether these settings of Claude Code enable the plugin, from any marketplace. Raises NotPlainJson."""
+    settings = parse(text)
+    enabled = settings.get("enabledPlugins") if isinstance(settings, dict) else None
+    return isinstance(enabled, dict) and any(
+        name.partition("@")[0] == "wakeful" and value is True for name, value in enabled.items()
+    )
+
+
 def snippet(client: str, command: str) -> str:
     """The hooks as a settings file of their own."""
     return _json({"hooks": {event: [_group(command)] for event in EVENTS[client]}})

@@ -46,8 +46,8 @@ class AvailableAction(Struct, frozen=True, gc=False):
 
 OBSERVING: Final = "the mode is observe: Wakeful acts on nothing"
 AT_DIALOG: Final = "a dialog is open in its terminal: attach and answer it first"
-NO_CONVERSATION: Final = "its conversation has not begun: `wakeful attach {}`, then answer the dialog"
 NOTHING_WRITTEN: Final = "nothing was written, or its log was deleted: there is no conversation to resume"
+NO_CONVERSATION: Final = "its conversation has not begun: attach and answer its dialog first"
 INTERRUPTED_CALL: Final = "an interrupted call may have had effects elsewhere: a person has to check first"
 # Performed by Wakeful; the others are for a person, or only change whether Wakeful may act.
 _BY_WAKEFUL: Final = frozenset(ActionName) - {ActionName.WAIT, ActionName.ATTACH, ActionName.ADOPT, ActionName.RELEASE}  # fmt: skip
@@ -113,11 +113,7 @@ def adoption_refusal(identity: SessionIdentity, activity: Activity, runtime: Run
     if identity.provider not in RESUMABLE_CLIENTS:
         return "only Claude Code and Codex sessions can be adopted"
     if (activity.conversation_id or identity.conversation_id) is None:
-        return (
-            NO_CONVERSATION.format(identity.id)
-            if runtime.dialog is not None
-            else "its conversation is not known"
-        )
+        return NO_CONVERSATION if runtime.dialog is not None else "its conversation is not known"
     if (activity.cwd or runtime.cwd) is None:
         return "its folder is not known"
     return ""

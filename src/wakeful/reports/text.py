@@ -47,6 +47,7 @@ HEADINGS: Final = {
     ReportSection.REVIVED: "resumed",
 }
 _PROJECT_CHARS_MAX: Final = 24
+_NAME_CHARS_MAX: Final = 40
 
 
 def chat_text(report: Report) -> str:
@@ -73,14 +74,15 @@ def report_lines(report: Report, heading: str, now_wall: float, *, in_columns: b
     yield f"  {sessions_text(report.totals)}"
     yield f"  {work_text(report.totals)}"
     ids = abbreviate_ids(str(each.id) for each in report.sessions)
-    width = max(len(_project(each)) for each in report.sessions) if in_columns else 0
+    called = {each.id: _called(each, ids[each.id]) for each in report.sessions}
+    width = max(map(len, called.values())) if in_columns else 0
     for part in ReportSection:
         alike = [each for each in report.sessions if each.part is part]
         if alike:
             yield ""
             yield f"{MARKS[part]} {HEADINGS.get(part, part)}"
         for each in alike:
-            yield from _session(each, each.name or ids[each.id], width, now_wall)
+            yield from _session(each, called[each.id], width, now_wall)
     if report.left_out:
         yield f"and {report.left_out:,} more, included in the totals above"
 
@@ -111,7 +113,7 @@ def work_text(totals: ReportTotals) -> str:
 
 
 def _session(session: SessionReport, called: str, width: int, now_wall: float) -> Iterator[str]:
-    yield f"  {_project(session):<{width}}  {plain(called)}  {_status_text(session, now_wall)}"
+    yield f"  {called:<{width}}  {_status_text(session, now_wall)}"
     did = _results_text(session)
     if did:
         yield f"  {'':<{width}}  {did}"
@@ -173,8 +175,11 @@ def _folder_parts(folder: GitChanges | None, *, unchanged: bool) -> Iterator[str
         yield f"{_count(folder.unpushed_commits, 'commit')} not pushed{files}"
 
 
-def _project(session: SessionReport) -> str:
-    return plain(session.project, _PROJECT_CHARS_MAX) or "-"
+def _called(session: SessionReport, short_id: str) -> str:
+    """Its name as in lists, and its project where that is another word."""
+    name = plain(session.short_name or session.name or session.project, _NAME_CHARS_MAX) or short_id
+    project = plain(session.project, _PROJECT_CHARS_MAX)
+    return f"{name} ({project})" if project and not name.startswith(project) else name
 
 
 def _count(number: int, word: str) -> str:

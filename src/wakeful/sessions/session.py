@@ -2,6 +2,7 @@
 
 from math import inf
 from operator import attrgetter
+from shlex import quote
 from typing import Final
 
 import msgspec
@@ -51,6 +52,11 @@ class TrackedSession(Struct, gc=False):
     # The record's bytes, made by `body` at the first read.
     encoded_record: bytes | None = None
     _health_body: bytes | None = None
+
+    @property
+    def shown_name(self) -> str:
+        """What lists show for it, quoted as a shell needs it: agents choose names, and people copy commands with them."""
+        return quote((self.record.short_name if self.record is not None else "") or self.subject.id)
 
     def update(self, verdict: Verdict, record: SessionRecord) -> None:
         """Set a new verdict and record; `body` encodes the record later."""

@@ -38,6 +38,8 @@ def test_the_marks_of_the_list_have_stand_ins() -> None:
     shown = marks.encode("ascii", _STAND_IN).decode()
     assert len(set(shown)) == len(shown) == len(marks)
     assert "?" not in shown
+    # The footer of `top`, its timeline and the keys of `demo`: none is shown as the key for help.
+    assert "?" not in "↵→│─━↑↓▁▇█░▒⊘".encode("ascii", _STAND_IN).decode()
     assert "日…".encode("ascii", _STAND_IN) == b"?~"
     with pytest.raises(UnicodeDecodeError):
         codecs.decode(b"\xff", "ascii", _STAND_IN)

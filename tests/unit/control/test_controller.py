@@ -189,10 +189,20 @@ def test_a_resume_inside_a_call_elsewhere_needs_a_persons_yes(house: SupervisorF
     process = adopted(house)
     house.work("a", "git push origin main")
     house.end(process)
-    with pytest.raises(RemoteCallInterrupted, match=r"git push origin main.*wakeful resume claude-a --yes"):
+    with pytest.raises(RemoteCallInterrupted, match=r"git push origin main.*wakeful resume shop --yes"):
         now(house.hands.resume("a"))
     assert house.driver.asked == []
     assert now(house.hands.resume("a", approved=True)).outcome is ActionOutcome.CONFIRMED
+
+
+def test_a_name_that_an_agent_chose_is_quoted_in_the_advised_command(house: SupervisorFixture) -> None:
+    """A person copies the line; a project may be called like a command."""
+    process = adopted(house)
+    house.work("a", "git push origin main")
+    house.end(process)
+    house.registry.sessions[SessionId("claude-a")].rename("shop; reboot")
+    with pytest.raises(RemoteCallInterrupted, match=r"wakeful resume 'shop; reboot' --yes"):
+        now(house.hands.resume("a"))
 
 
 def test_observe_acts_on_nothing(house: SupervisorFixture) -> None:

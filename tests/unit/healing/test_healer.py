@@ -645,7 +645,7 @@ async def test_what_a_reboot_took_along_is_listed_and_brought_back(clinic: Heali
     first, second = clinic.restorer.list_lost()
     assert (first.name, first.cwd, first.skipped) == ("a", "/home/me/shop", None)
     assert second.skipped is not None
-    assert "wakeful resume claude-b --yes" in second.skipped
+    assert "wakeful resume shop --yes" in second.skipped
     clinic.supervisor.set_agent(first.session_id, "bot")
     assert clinic.restorer.list_lost()[0].skipped == "agent bot hosts it: `wakeful attach bot`"
 

@@ -368,22 +368,34 @@ def test_the_report_reads_like_this() -> None:
         "  1 commit, 2 changed files, 3 commits not pushed · 46k tokens",
         "",
         "◆ waiting for you",
-        "  asks   claude-asks  asks you · Bash: git push · for 0s",
+        "  asks   asks you · Bash: git push · for 0s",
         "         11k tokens",
         "",
         "✗ died",
-        "  dies   claude-dies  died in the middle of a turn · Bash: make test · 1h ago",
+        "  dies   died in the middle of a turn · Bash: make test · 1h ago",
         "         11k tokens",
         "",
         "✓ finished",
-        "  done   claude-done  1 turn, the last 0s ago",
+        "  done   1 turn, the last 0s ago",
         "         1 commit, 2 changed files · 3 commits not pushed (5 files) · 11k tokens",
         "           1a2b3c4 Fix the login wakeful: all is well",
         "",
         "● working",
-        "  works  claude-works  running · Bash: make test",
+        "  works  running · Bash: make test",
         "         11k tokens",
     ]
+
+
+def test_a_session_has_the_name_of_the_lists() -> None:
+    """Not its id; beside a name of its own the project."""
+    house = night()
+    report = reported(house)
+    first = msgspec.structs.replace(report.sessions[0], short_name="login", project="shop")
+    second = msgspec.structs.replace(report.sessions[1], short_name="shop-3f2a", project="shop")
+    shown = "\n".join(report_lines(msgspec.structs.replace(report, sessions=(first, second)), "", START_WALL))
+    assert "  login (shop)  " in shown
+    assert "  shop-3f2a     " in shown
+    assert first.id not in shown
 
 
 def test_a_chat_gets_it_in_one_message() -> None:
@@ -392,7 +404,7 @@ def test_a_chat_gets_it_in_one_message() -> None:
     lines = chat_text(reported(house)).splitlines()
     assert lines[0].startswith("The last ")
     assert lines[1] == "2 need you, 1 finished (1 without changes), 1 died, 0 resumed"
-    assert lines[4:6] == ["◆ waiting for you", "asks  claude-asks  asks you · Bash: git push · for 0s"]
+    assert lines[4:6] == ["◆ waiting for you", "asks  asks you · Bash: git push · for 0s"]
     report = reported(house)
     crowded = chat_text(msgspec.structs.replace(report, sessions=report.sessions * 40))
     assert len(crowded) < CHAT_CHARS_MAX + 100

@@ -6,6 +6,7 @@ person decides: `--done` goes on after the call, `--yes` lets the agent repeat i
 
 from enum import StrEnum
 from functools import partial
+from shlex import quote
 from typing import Final
 
 import click
@@ -31,11 +32,11 @@ from wakeful.judging.available_actions import INTERRUPTED_CALL, ActionName, Avai
 from wakeful.judging.session_record import SessionRecord
 from wakeful.views.records import PauseAnswer
 
-# The order that brings an agent of this state back.
+# The order that brings an agent of this state back, and what is announced.
 _AGENT_ORDERS: Final = {
-    AgentState.STALE: "restart-session",
-    AgentState.STOPPED: "start",
-    AgentState.ERROR: "start",
+    AgentState.STALE: ("restart-session", "restarting the session of agent {}"),
+    AgentState.STOPPED: ("start", "starting agent {}"),
+    AgentState.ERROR: ("start", "starting agent {}"),
 }
 
 
@@ -50,6 +51,12 @@ class NameNeeded(OperatorError):
     """Name what to resume, or use --all after a reboot."""
 
     code = "name-needed"
+
+
+class NameOrAll(OperatorError):
+    """Use either a name or --all."""
+
+    code = "name-or-all"
 
 
 class OneAnswer(OperatorError):
@@ -100,6 +107,8 @@ def resume(
     """
     if done and approved:
         raise OneAnswer
+    if everything and name is not None:
+        raise NameOrAll
     if everything:
         return int(context.invoke(restore, dry_run=dry_run, json_flag=as_json, output="text"))
     if name is None:
@@ -138,17 +147,17 @@ def _end_pause(*, as_json: bool) -> int:
 
 
 def _resume_agent(agent: AgentRecord, *, dry_run: bool, as_json: bool) -> int:
-    order = _AGENT_ORDERS.get(agent.state)
-    if order is None:
+    if agent.state not in _AGENT_ORDERS:
         raise NothingToResume(shown=agent.name, reason=f"the agent is {agent.state}")
-    if _announce(f"{order.replace('-', ' ')} of agent {agent.name}", dry_run=dry_run):
+    order, words = _AGENT_ORDERS[agent.state]
+    if _announce(words.format(agent.name), dry_run=dry_run):
         return 0
     return show_record(post_agent_action(agent.name, order), as_json=as_json)
 
 
 def _resume_session(session_id: SessionId, answer: Answer | None, *, dry_run: bool, as_json: bool) -> int:
     record = decode_body(own_daemon().get(f"/api/sessions/{session_id}").body, SessionRecord)
-    shown = record.short_name or record.name or session_id
+    shown = quote(record.short_name or record.name or session_id)
     actions = {each.name: each for each in record.actions}
     if ActionName.RESTART in actions and record.agent is not None:
         return _resume_agent(agent_record_of(record.agent), dry_run=dry_run, as_json=as_json)
@@ -161,7 +170,7 @@ def _resume_session(session_id: SessionId, answer: Answer | None, *, dry_run: bo
         order = {"approved": answer is not None, "happened": answer is Answer.DONE, "by": operator_name()}
         return print_action(post_action(session_id, "revive", order), as_json=as_json)
     if resumed is None or not resumed.allowed:
-        raise NothingToResume(shown=shown, reason=_refusal(resumed, revive))
+        raise NothingToResume(shown=shown, reason=_refusal(resumed, revive, actions.get(ActionName.ADOPT)))
     if not record.managed:
         if _announce(f"{shown} is watched only: adopting it, then resuming it", dry_run=dry_run):
             return 0
@@ -195,7 +204,10 @@ def _is_interrupted(action: AvailableAction | None) -> bool:
 
 
 def _refusal(*actions: AvailableAction | None) -> str:
-    return next((each.reason for each in actions if each is not None), "its agent cannot be resumed")
+    return next(
+        (each.reason for each in actions if each is not None and not each.allowed),
+        "its agent cannot be resumed",
+    )
 
 
 def _ask_person(shown: str) -> Answer:

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -124,7 +125,9 @@ class ConversationPrinter:
     def print_earlier(self) -> None:
         """On a terminal: that there are earlier messages."""
         if not self._as_json and sys.stdout.isatty():
-            self._print_line(((f"earlier messages: wakeful logs {self.name} -n {MESSAGES_MAX}", "quiet"),))
+            self._print_line(
+                ((f"earlier messages: wakeful logs {quote(self.name)} -n {MESSAGES_MAX}", "quiet"),)
+            )
 
     def print_state(self, record: SessionRecord) -> None:
         """That the session needs you, or has ended, when that begins; and each new question."""

@@ -4,20 +4,25 @@ import os
 import pwd
 import socket
 from functools import wraps
+from typing import TypeVar
 
 import click
+from msgspec.structs import replace
 
 from wakeful.alerts.mute_pause_model import MuteKind, MuteList, MuteRecord, mute_text, pause_text
 from wakeful.cli import read_store as stored
+from wakeful.cli.commands.session_control import short_name_of
 from wakeful.cli.commands.work import post, print_list, text
 from wakeful.cli.options import Command, completion_of, json_option
 from wakeful.cli.output import print_answer
 from wakeful.client.client import decode_body
 from wakeful.core.durations import parse_duration
 from wakeful.core.errors import OperatorError
+from wakeful.core.ids import SessionId
 from wakeful.views.records import PauseAnswer, UnmuteAnswer
 
 Target = tuple[MuteKind, str]
+Muted = TypeVar("Muted", MuteRecord, UnmuteAnswer)
 
 
 class OneTargetNeeded(OperatorError):
@@ -132,20 +137,27 @@ def operator_name() -> str:
 
 
 def mute_lines(body: bytes) -> list[str]:
-    return [mute_text(decode_body(body, MuteRecord))]
+    return [mute_text(_named(decode_body(body, MuteRecord)))]
 
 
 def list_lines(body: bytes) -> list[str]:
-    return [mute_text(each) for each in decode_body(body, MuteList).mutes] or ["no mutes"]
+    return [mute_text(_named(each)) for each in decode_body(body, MuteList).mutes] or ["no mutes"]
 
 
 def unmuted_lines(body: bytes) -> list[str]:
-    answer = decode_body(body, UnmuteAnswer)
+    answer = _named(decode_body(body, UnmuteAnswer))
     return [
         f"unmuted {answer.kind} {answer.value}"
         if answer.changed
         else f"{answer.kind} {answer.value} was not muted"
     ]
+
+
+def _named(target: Muted) -> Muted:
+    """With what lists show for a session in the place of its id."""
+    if target.kind is not MuteKind.SESSION:
+        return target
+    return replace(target, value=short_name_of(SessionId(target.value)))
 
 
 def pause_lines(body: bytes) -> list[str]:

@@ -6,11 +6,18 @@ typed, its folder and its environment, and then becomes tmux.
 
 import os
 from pathlib import Path
+from shlex import quote
 
 import click
 import msgspec
 
-from wakeful.cli.commands.session_control import ACTION_SECONDS_MAX, environ, print_action, prompt_text
+from wakeful.cli.commands.session_control import (
+    ACTION_SECONDS_MAX,
+    environ,
+    print_action,
+    prompt_text,
+    short_name_of,
+)
 from wakeful.cli.names import choose_attachable, find_session
 from wakeful.cli.options import completion_of, json_option
 from wakeful.cli.output import print_line
@@ -80,7 +87,7 @@ def run(
     if code or as_json or detach or headless or command[0].endswith("codex"):
         return code
     if not has_terminal():
-        print_line(f"attach to it with: wakeful attach {started['session_id']}")
+        print_line(f"attach to it with: wakeful attach {quote(short_name_of(started['session_id']))}")
         return code
     return _attach(client, SessionId(started["session_id"]), name)
 
@@ -141,8 +148,12 @@ def _attach(client: DaemonClient, session_id: SessionId, name: str | None = None
     """Go to the session's pane. Raises NotInPane."""
     pane = decode_body(client.get(f"/api/sessions/{session_id}/attach").body, PaneRecord).pane
     if pane is None:
-        advice = f"`wakeful session status {session_id}` shows its state."
-        raise NotInPane(shown=session_id, advice=advice)
-    if name is None:
-        name = decode_body(client.get(f"/api/sessions/{session_id}").body, SessionRecord).short_name
-    return show_pane(pane, name or session_id)
+        raise _not_in_pane(decode_body(client.get(f"/api/sessions/{session_id}").body, SessionRecord))
+    return show_pane(pane, name or short_name_of(session_id))
+
+
+def _not_in_pane(record: SessionRecord) -> NotInPane:
+    shown = quote(record.short_name or record.id)
+    if record.session_alive:
+        return NotInPane(shown=shown, advice=f"Follow its conversation: wakeful logs {shown} -f")
+    return NotInPane(shown=shown, advice=f"To bring it back: wakeful resume {shown}")

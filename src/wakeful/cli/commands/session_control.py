@@ -206,9 +206,9 @@ def _fetch_questions(session_id: SessionId) -> DaemonAnswer:
 def _only_question(session_id: SessionId) -> str:
     ids = [each.id for each in decode_body(_fetch_questions(session_id).body, QuestionList).questions]
     if not ids:
-        raise NoQuestion(shown=session_id)
+        raise NoQuestion(shown=short_name_of(session_id))
     if len(ids) > 1:
-        raise SeveralQuestions(shown=session_id, count=len(ids), ids=", ".join(ids))
+        raise SeveralQuestions(shown=short_name_of(session_id), count=len(ids), ids=", ".join(ids))
     return ids[0]
 
 
@@ -236,8 +236,8 @@ def repair(*, session_id: SessionId, dry_run: bool, as_json: bool) -> int:
     for change in planned.changes:
         print_line(f"{change.field}: {value_text(change.old)} -> {value_text(change.new)}")
     if dry_run or not planned.changes:
-        print_line(f"{planned.session_id}: {planned.words}")
+        print_line(f"{short_name_of(planned.session_id)}: {planned.words}")
         return 0
     done = decode_body(post_action(session_id, "repair", {"dry_run": False}).body, Repair)
-    print_line(f"{done.session_id}: {done.words}")
+    print_line(f"{short_name_of(done.session_id)}: {done.words}")
     return 0

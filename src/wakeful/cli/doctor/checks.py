@@ -52,6 +52,8 @@ def _grade_hooks(client: str, state: HookState) -> CheckResult:
         )
     if not state.is_installed and state.fired_at is not None:
         return ok(f"the plugin reports, last at {iso(state.fired_at)}")
+    if not state.is_installed and state.has_plugin:
+        return ok("the plugin is installed, no report yet: only new sessions report")
     if not state.is_installed:
         return ok(f"not installed (`wakeful hooks install {client}`: instant permission alerts)")
     if not state.is_current:
@@ -96,8 +98,8 @@ def configuration(context: CheckContext) -> CheckResult:
         words = ", ".join(read) or "no file"
         return warn(f"{_format_files(files)}; but the daemon uses {words}", "wakeful down, then wakeful up")
     if record is not None and record.config_notes:
-        hint = "`wakeful config check` shows every problem; a restart applies the rest"
-        return warn("; ".join(record.config_notes), hint)
+        words = "; ".join(each.removeprefix("configuration: ") for each in record.config_notes)
+        return warn(words, "`wakeful config check` shows every problem")
     ignored = _ignored_config(context)
     if ignored is not None:
         others = f"{', '.join(files)}; " if files else ""
@@ -354,7 +356,7 @@ CHECKS: Final[Mapping[str, Callable[[CheckContext], CheckResult]]] = {
     "heartbeats": heartbeats,
     "state folder": state_folder,
     "daemon": daemon,
-    "eyes": log_sources,
+    "log sources": log_sources,
     "token": token,
     "database": database,
     "tmux": tmux,

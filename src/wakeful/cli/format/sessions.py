@@ -46,8 +46,7 @@ class SessionTableRow(Struct, frozen=True):
     word: str
     age: str
     project: str
-    # The name of a managed session, or "yes"; empty for a found one.
-    managed: str
+    managed: bool
     doing: str
 
 
@@ -136,7 +135,7 @@ def row_of(record: SessionRecord, now_wall: float) -> SessionTableRow:
         word=record.health if record.health in {Health.DEAD, Health.STALE} else record.state,
         age=age(now_wall - since) if since is not None else "-",
         project=plain(record.project) or "-",
-        managed=plain(record.name or record.agent or "yes") if record.managed else "",
+        managed=record.managed,
         doing=plain(_countdown(record, now_wall) or activity_text(record)),
     )
 

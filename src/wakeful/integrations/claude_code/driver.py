@@ -394,7 +394,7 @@ def _not_listening_reason(managed: ManagedSession) -> str:
     argv = proc.command(managed.process.pid) if managed.process is not None else ()
     if not {"-p", "--print"} & set(argv):
         return "it runs in a terminal that Wakeful cannot type into; Wakeful can type only in tmux"
-    resume = f"`wakeful resume {managed.session_id}` continues its conversation"
+    resume = f"`wakeful resume {managed.name or managed.session_id}` continues its conversation"
     return f"it was started for one prompt (claude -p) and accepts no more; once it has ended, {resume}"
 
 

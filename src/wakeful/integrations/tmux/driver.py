@@ -467,7 +467,10 @@ async def _dialog_at(controller: PaneController) -> StartDialog | None:
 
 def _blocked_by_dialog(managed: ManagedSession, dialog: StartDialog, prompt: str | None) -> ActionResult:
     """The result of a start that ends at a dialog, which a person must answer. Nothing is typed there."""
-    attach, at = f"`wakeful attach {managed.session_id}`", f"a dialog of its client is open ({dialog.kind})"
+    attach, at = (
+        f"`wakeful attach {managed.name or managed.session_id}`",
+        f"a dialog of its client is open ({dialog.kind})",
+    )
     screen_text = safe_screen_text(dialog.words)
     if prompt is None:
         return confirmed(f"started; {at}: {attach} and answer it", untrusted=screen_text)

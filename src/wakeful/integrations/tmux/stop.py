@@ -94,9 +94,10 @@ def stop_result(result: TerminationResult, swept: SweepResult, close_problem: st
     how = (
         f"ended by {result.signal.name} after {result.seconds:.1f} s" if result.signal else "was gone already"
     )
-    ending = f"process {pid} {how}; tools swept: {len(swept.endings)}"
+    tools = f", {len(swept.endings)} of its tools too" if swept.endings else ""
+    ending = f"process {pid} {how}{tools}"
     if swept.survivors:
-        return ineffective(f"{ending}; process {swept.survivors[0].pid} of it still runs")
+        return ineffective(f"{ending}; its tool, process {swept.survivors[0].pid}, still runs")
     if close_problem is not None:
         return unverified(f"{ending}; its tmux session: {close_problem}")
     return confirmed(ending)
