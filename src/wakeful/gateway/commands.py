@@ -2,8 +2,8 @@
 
 Every allowed user can stop a turn and begin a new conversation. Commands that show the host or decide
 something are for admins, and each decision is confirmed first and carried out once. A button carries an
-opaque token and lives in memory for ten minutes at most: after a restart the command is given again. The replies
-name the places to look in one order (READING_ORDER).
+opaque token and lives in memory for ten minutes at most: after a restart the command must be given again. The
+replies name the places to look in one order (READING_ORDER).
 """
 
 import logging
