@@ -253,7 +253,8 @@ class ChatCommands:
 
     async def _stop_all(self, message: IncomingMessage, _arguments: str) -> str:
         async def stop_all(_by: str) -> str:
-            return f"{await self._turns.stop_all()} sessions ended. Each resumes with its next message."
+            count = await self._turns.stop_all()
+            return f"{count} session{'' if count == 1 else 's'} ended. Each resumes with its next message."
 
         asks = "End the sessions of all chats, with running turns and waiting messages?"
         await self._decisions.confirm(message.place, DecisionOption("Stop all", asks, stop_all))

@@ -162,6 +162,18 @@ async def test_an_admin_ends_all_sessions_once_asked_back(
         await room.gateway.end()
 
 
+@pytest.mark.parametrize(("chats", "said"), [(1, "1 session ended."), (2, "2 sessions ended.")])
+async def test_the_ended_sessions_are_counted(chats: int, said: str, room: CommandsFixture) -> None:
+    """One is not several."""
+    await room.gateway.start()
+    room.chat.write(*(message(each, "hello", each) for each in range(1, chats + 1)))
+    await room.parts.clock.run_for(1)
+    await room.say("/stop all")
+    await room.decisions.on_press(press(9, room.choice("Yes, stop all"), user_id=ADMIN))
+    assert said in room.chat.edits[-1][1]
+    await room.gateway.end()
+
+
 async def test_health_says_mode_host_login_and_the_next_step(room: CommandsFixture) -> None:
     """The reading order begins here: a login that is gone comes before anything else."""
     well = await room.say("/health")
