@@ -253,8 +253,11 @@ class ChatCommands:
 
     async def _stop_all(self, message: IncomingMessage, _arguments: str) -> str:
         async def stop_all(_by: str) -> str:
-            count = await self._turns.stop_all()
-            return f"{count} session{'' if count == 1 else 's'} ended. Each resumes with its next message."
+            ended, starting = await self._turns.stop_all()
+            words = f"{ended} session{'' if ended == 1 else 's'} ended"
+            if starting:
+                words += f", {starting} that {'is' if starting == 1 else 'are'} starting will end right after"
+            return f"{words}. Each resumes with its next message."
 
         asks = "End the sessions of all chats, with running turns and waiting messages?"
         await self._decisions.confirm(message.place, DecisionOption("Stop all", asks, stop_all))

@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from support.fake_sessions_and_answers import message, plainly, press, silent
+from support.fake_sessions_and_answers import held_up, message, plainly, press, silent
 from support.gateway_virtual import Gateway, GatewayParts
 from wakeful.client.api import DaemonSummary, OpenCheckpoint
 from wakeful.client.errors import DaemonNotRunning, DaemonRefused
@@ -162,9 +162,20 @@ async def test_an_admin_ends_all_sessions_once_asked_back(
         await room.gateway.end()
 
 
-@pytest.mark.parametrize(("chats", "said"), [(1, "1 session ended."), (2, "2 sessions ended.")])
-async def test_the_ended_sessions_are_counted(chats: int, said: str, room: CommandsFixture) -> None:
-    """One is not several."""
+@pytest.mark.parametrize(
+    ("chats", "starting", "said"),
+    [
+        (1, False, "1 session ended."),
+        (2, False, "2 sessions ended."),
+        (2, True, "0 sessions ended, 2 that are starting will end right after."),
+    ],
+)
+async def test_the_ended_sessions_are_counted(
+    chats: int, starting: bool, said: str, room: CommandsFixture
+) -> None:
+    """One is not several, and one that has no name yet is ended later."""
+    if starting:
+        held_up(room.parts.sessions, "start")
     await room.gateway.start()
     room.chat.write(*(message(each, "hello", each) for each in range(1, chats + 1)))
     await room.parts.clock.run_for(1)
