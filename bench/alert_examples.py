@@ -8,8 +8,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from wakeful.agents.auto_restart import given_up_alert
 from wakeful.agents.model import AgentRecord, AgentRuntime, AgentState
+from wakeful.agents.stale_alerts import given_up_alert, left_stale_alert
 from wakeful.alerts.digest import digest_text
 from wakeful.alerts.model import (
     Alert,
@@ -301,6 +301,9 @@ EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
         )
     ),
     "Wakeful gave up on an agent": lambda: format_alert(given_up_alert(_AGENT, _WALL)),
+    "An agent that nothing restarts": lambda: format_alert(
+        left_stale_alert(replace(_AGENT, session_id=None), _WALL, "restart is manual")
+    ),
     "The lease of a task ended; queued again": lambda: format_alert(_lease(ActionTaken.REVIVAL_ATTEMPTED)),
     "The lease of a task ended; given up": lambda: format_alert(_lease(ActionTaken.NONE)),
     "A queue does not move": lambda: format_alert(

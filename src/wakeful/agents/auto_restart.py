@@ -1,7 +1,8 @@
 """Restarts stale agents that declare `restart = "auto"`, and opens one incident for each lost runtime.
 
 A task has one automatic restart: an agent that ends again soon after it stays stale, and people get an alert.
-Agents in an unknown state are left alone; an agent whose session ended inside a turn is left to the healer.
+They also get one about an agent that nothing restarts, unless its session is known and judged by itself. Agents
+in an unknown state are left alone; an agent whose session ended inside a turn is left to the healer.
 """
 
 import asyncio
@@ -12,14 +13,13 @@ from math import inf
 from typing import Final
 from uuid import uuid4
 
-from msgspec.structs import replace
-
 from wakeful.agents.commands import AgentCommands
-from wakeful.agents.model import AgentRecord, AgentState, Restart
-from wakeful.agents.table import Agent, AgentTable, GivenUp
-from wakeful.alerts.model import AlertBody, Topic, resolved_text
+from wakeful.agents.model import AgentState, Restart
+from wakeful.agents.stale_alerts import REASON_CHARS_MAX, STABLE_STATES, StaleAlerts, budget_of
+from wakeful.agents.table import Agent, AgentTable
+from wakeful.alerts.model import Topic
 from wakeful.alerts.notifier import Notifier
-from wakeful.core.clock import Clock, iso
+from wakeful.core.clock import Clock
 from wakeful.core.ids import SessionId
 from wakeful.core.process import ProcessState
 from wakeful.core.text import plain
@@ -36,9 +36,6 @@ KIND: Final = "agent-revival"
 EPOCH_DIGITS_MAX: Final = 18
 # An agent that ran this long is healthy: a later end is another problem with its own budget.
 STABLE_SECONDS: Final = 600.0
-REASON_CHARS_MAX: Final = 200
-
-_STABLE_STATES: Final = frozenset({AgentState.RUNNING, AgentState.STOPPED})
 
 log = logging.getLogger("wakeful.hub")
 
@@ -72,7 +69,7 @@ class RuntimeLosses:
             treated = known.with_treatment(agent.key, *_member_status(agent))
             if treated != known:
                 await self._incidents.update(treated)
-        if known is not None and agent.state in _STABLE_STATES:
+        if known is not None and agent.state in STABLE_STATES:
             left = await self._incidents.leave(agent.key)
             if left is not None and not left.is_open:
                 await self._notifier.resolve_incident(left)
@@ -111,7 +108,7 @@ class AutoRestart:
         clock: Clock,
         limiter: RevivalLimiter,
         rules: Callable[[], HealingRules],
-        notifier: Notifier,
+        alerts: StaleAlerts,
         is_cut_off: Callable[[SessionId], bool],
     ) -> None:
         self._is_cut_off = is_cut_off
@@ -122,7 +119,7 @@ class AutoRestart:
         self._clock = clock
         self._limiter = limiter
         self._rules = rules
-        self._notifier = notifier
+        self._alerts = alerts
         # Restarts that an earlier daemon began and that are still under way.
         self._unfinished: dict[str, Note] = {}
         self._obstacles: dict[str, str | None] = {}
@@ -147,7 +144,7 @@ class AutoRestart:
         del self._unfinished[agent.name]
         _, epoch_before = _restart_of(note)
         if agent.state is AgentState.STALE and agent.epoch_seen <= epoch_before:
-            await self._budget.refund(_budget(agent), note)
+            await self._budget.refund(budget_of(agent.name, agent.work_since), note)
         else:
             await self._finish_restart(agent, note)
 
@@ -168,16 +165,26 @@ class AutoRestart:
         await asyncio.gather(*self._restart_tasks.values(), return_exceptions=True)
 
     async def reconcile(self, agent: Agent) -> None:
-        """Resolve the alert about an agent that was given up, and conclude a restart of an earlier daemon."""
+        """Alert about an agent that nothing restarts, resolve that alert, and conclude a restart of an earlier daemon."""
         await self._finish_left_restart(agent)
-        given_up = agent.given_up
-        if given_up is None or given_up.is_over or agent.state not in _STABLE_STATES:
-            return
-        agent.given_up = replace(given_up, is_over=True)
-        well = agent.state is AgentState.RUNNING
-        text = resolved_text(given_up.what, given_up.since, because=f"it is {agent.state}", well=well)
-        await self._notifier.resolve(_budget_of(agent.name, given_up.work_since), text)
-        await self._table.save(agent)
+        if self._is_left_stale(agent):
+            is_manual = agent.spec.restart is Restart.MANUAL
+            because = "restart is manual" if is_manual else self._decide(agent).reason
+            await self._alerts.raise_left_stale(agent, because)
+        await self._alerts.resolve_if_over(agent)
+
+    def _is_left_stale(self, agent: Agent) -> bool:
+        """Whether it ended by itself, nothing restarts it, and no other alert says so."""
+        return (
+            agent.state is AgentState.STALE
+            and not (agent.spec.restart is Restart.AUTO and self._rules().may_act)
+            and not agent.stop_ordered
+            and not agent.commands_running
+            # A known session is judged: it ended well, or has an alert of its own.
+            and agent.record.session_id is None
+            and not self._alerts.is_told(agent)
+            and self._clock.now().wall - agent.moved_at >= self._rules().confirm_seconds
+        )
 
     def _is_wanted(self, agent: Agent) -> bool:
         """Whether it ended, its declaration asks for a restart, nothing else treats it, and the plan says so."""
@@ -217,7 +224,7 @@ class AutoRestart:
         if not self._is_wanted(agent) or self._has_obstacle(agent):
             return
         note = Note(KIND, uuid4().hex, f"{agent.name} {agent.epoch_seen}".encode())
-        budget = _budget(agent)
+        budget = budget_of(agent.name, agent.work_since)
         if not await self._budget.spend(budget, note):
             await self._give_up(agent)
             return
@@ -249,48 +256,10 @@ class AutoRestart:
 
     async def _give_up(self, agent: Agent) -> None:
         self._limiter.record_result(gave_up=True)
-        body = given_up_alert(agent.record, agent.moved_at)
-        log.warning("%s", body.what)
-        topic = Topic((FindingCode.AGENT_EXITED,), session_id=agent.record.session_id)
-        what = f"agent {agent.name} {_problem_text(agent.record)}"
-        agent.given_up = GivenUp(agent.work_since, what, iso(agent.moved_at))
-        await self._notifier.raise_alert(_budget(agent), body, topic)
-        # Afterwards: a daemon that ends in between raises it again, under the same key.
-        await self._table.save(agent)
+        await self._alerts.raise_given_up(agent)
 
 
 def _restart_of(note: Note) -> tuple[str, int]:
     """The agent's name and its newest epoch before the restart; an earlier version stored only the name."""
     name, _, epoch = note.body.decode("utf-8", "replace").partition(" ")
     return name, int(epoch) if epoch.isdecimal() and len(epoch) <= EPOCH_DIGITS_MAX else sys.maxsize
-
-
-def given_up_alert(record: AgentRecord, since: float) -> AlertBody:
-    """The alert for a spent budget: the agent ended again, or the restart failed."""
-    if record.state is AgentState.ERROR:
-        did, command = "tried to start it once; that failed; gave up", "agent start"
-    else:
-        did, command = "restarted it once; it ended again; gave up", "attach"
-    session = f", session {record.session_id}" if record.session_id else ""
-    return AlertBody(
-        what=f"Agent {record.name} {_problem_text(record)}: {plain(record.reason, REASON_CHARS_MAX)}",
-        where=f"agent {record.name} ({record.runtime}){session}",
-        since=since,
-        did=did,
-        otherwise=f"it stays {record.state}; Wakeful does not retry",
-        command=f"wakeful {command} {record.name}",
-    )
-
-
-def _problem_text(record: AgentRecord) -> str:
-    if record.state is AgentState.ERROR:
-        return "ended and could not be restarted"
-    return "ended again after one restart"
-
-
-def _budget(agent: Agent) -> str:
-    return _budget_of(agent.name, agent.work_since)
-
-
-def _budget_of(name: str, work_since: float) -> str:
-    return f"agent-{name}@{iso(work_since)}"

@@ -54,14 +54,16 @@ class AgentRefuses(OperatorError, code="agent-refuses", http_status=409, exit_co
 
 
 class GivenUp(Struct, frozen=True):
-    """An agent whose one restart is spent ended again; an alert said so."""
+    """An agent that ended and stays stale; an alert said so."""
 
-    # `Agent.work_since` of the spent budget.
+    # `Agent.work_since` of the spent budget; without a restart, when the agent ended.
     work_since: float
     what: str
     since: str
     # It was seen running or stopped afterwards.
     is_over: bool = False
+    # False: nothing was tried, because its restart is manual or Wakeful may not act.
+    restarted: bool = True
 
 
 class AgentSnapshot(Struct, frozen=True):
@@ -128,7 +130,8 @@ class Agent:
     @property
     def is_given_up(self) -> bool:
         """Whether the restart of its present task is spent, and nothing more is tried."""
-        return self.given_up is not None and self.given_up.work_since == self.work_since
+        given_up = self.given_up
+        return given_up is not None and given_up.restarted and given_up.work_since == self.work_since
 
     def is_in(self, state: AgentState) -> bool:
         """Compares the current state; unlike `state`, not narrowed by the type checker across an await."""

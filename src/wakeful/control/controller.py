@@ -368,6 +368,10 @@ class SessionController:
         session, _ = self._find_managed(text)
 
         async def perform(current: ManagedSession) -> ActionResult:
+            newest = session.presence.newest_process
+            # Stored before it is killed, so that no observer calls its end a death of its own.
+            ended_process = newest.process if newest is not None else current.process
+            await self._managed_sessions.save(replace(current, ended_process=ended_process))
             states = await self._processes.kill(current)
             if not states:
                 return ActionResult(ActionOutcome.INEFFECTIVE, "it has no process")

@@ -62,6 +62,8 @@ class ManagedSession(Struct, frozen=True):
     typed: str = ""
     # An action whose end is unknown, because Wakeful ended during it; kept until the next confirmed prompt.
     note: str = ""
+    # The process that Wakeful ended in its turn, to free memory or processor time: it did not die by itself.
+    ended_process: Process | None = None
     # When the chat gateway told its user that the last turn failed: nothing continues that turn by itself.
     failure_told_at: float | None = None
 

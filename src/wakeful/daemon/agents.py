@@ -19,6 +19,7 @@ from wakeful.agents.hub import ContainerAccess, Hub, ProcessLookup
 from wakeful.agents.leases import AgentLeases
 from wakeful.agents.model import AgentRecord, AgentRuntime, AgentSpec
 from wakeful.agents.runtime import Runtime
+from wakeful.agents.stale_alerts import StaleAlerts
 from wakeful.agents.table import Agent, AgentTable, NoAgentListener
 from wakeful.alerts.notifier import Notifier
 from wakeful.config.paths import StatePaths
@@ -136,7 +137,7 @@ def connect_hub(parts: HubParts) -> Hub:
         clock=parts.clock,
         limiter=parts.limiter,
         rules=parts.rules,
-        notifier=parts.notifier,
+        alerts=StaleAlerts(parts.table, parts.notifier, parts.incidents),
         is_cut_off=parts.sessions.is_cut_off,
     )
     return Hub(

@@ -1,9 +1,9 @@
 """Shows an answer in a chat: a placeholder, growing edits and the final text, at the pace the chat allows.
 
-All senders of a chat share its pace, whatever their topic: one message or edit at a time, final texts before
-growing ones, and none while Telegram asks for a pause. Every message starts as a placeholder whose number is
-stored before text goes in, so finishing again, after a crash or in doubt, fills the same messages. A failed
-delivery is retried; only a definite refusal by Telegram ends it.
+Answers and questions of one chat share its pace, whatever their topic: one message or edit at a time, final
+texts before growing ones, and none while Telegram asks for a pause. Every message starts as a placeholder
+whose number is stored before text goes in, so finishing again, after a crash or in doubt, fills the same
+messages. A failed delivery is retried; only a definite refusal by Telegram ends it.
 """
 
 import asyncio
@@ -97,7 +97,7 @@ _T = TypeVar("_T")
 
 
 class ChatAnswers:
-    """The chat and its pace, which all answers share."""
+    """The chat service and the pace of each chat; all answers share them."""
 
     def __init__(self, chat: Chat, clock: Clock, *, edit_seconds: float = EDIT_SECONDS) -> None:
         self.chat = chat

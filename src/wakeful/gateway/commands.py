@@ -2,8 +2,8 @@
 
 Every allowed user can stop a turn and begin a new conversation. Commands that show the host or decide
 something are for admins, and each decision is confirmed first and carried out once. A button carries an
-opaque token and lives in memory for ten minutes at most: after a restart the command is given again. The replies
-name the places to look in one order (READING_ORDER).
+opaque token and lives in memory for ten minutes at most: after a restart the command must be given again. The
+replies name the places to look in one order (READING_ORDER).
 """
 
 import logging
@@ -253,7 +253,11 @@ class ChatCommands:
 
     async def _stop_all(self, message: IncomingMessage, _arguments: str) -> str:
         async def stop_all(_by: str) -> str:
-            return f"{await self._turns.stop_all()} sessions ended. Each resumes with its next message."
+            ended, starting = await self._turns.stop_all()
+            words = f"{ended} session{'' if ended == 1 else 's'} ended"
+            if starting:
+                words += f", {starting} that {'is' if starting == 1 else 'are'} starting will end right after"
+            return f"{words}. Each resumes with its next message."
 
         asks = "End the sessions of all chats, with running turns and waiting messages?"
         await self._decisions.confirm(message.place, DecisionOption("Stop all", asks, stop_all))

@@ -212,8 +212,8 @@ class _CpuUsage(Struct):
 class GatewayHost:
     """`temporary` is the gateway's own folder of temporary files, `log` its log, rotated as `log.1` and so on.
 
-    `fetch_pid`: the pid of a session's agent process, as the daemon knows it. Not every one has a mark, and a marked
-    one may be only a wrapper.
+    `fetch_pid`: the pid of a session's agent process, as the daemon knows it. The mark in a process's environment is
+    not enough: not every agent process has one, and a process that has one may be only a wrapper.
     """
 
     def __init__(

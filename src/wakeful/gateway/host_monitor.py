@@ -207,7 +207,10 @@ _PROBLEMS: Final = {
 
 
 def _situation(kind: HealKind) -> Situation:
-    """Sessions of the pool live and are managed; the rules counted how long the problem lasts before they proposed."""
+    """Stands for the sessions of a proposal, so that the plan decides by mode and pause alone.
+
+    The daemon judges each session again before it ends one in a turn.
+    """
     return Situation(
         code=_PROBLEMS[kind],
         state=State.PROMPTING,

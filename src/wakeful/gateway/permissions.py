@@ -2,7 +2,7 @@
 
 No answer in time denies. A button carries a name that the gateway generated, so a forged one has no effect.
 The name is stored before the question is shown, so the button also works after a restart. A question is shown
-in one message, as an answer is.
+in one message, which starts as a placeholder like those of an answer.
 """
 
 import asyncio

@@ -123,7 +123,7 @@ async def try_answer_press(chat: Chat, press_id: str, words: str = "") -> None:
 
 
 class Host(Protocol):
-    """None raises: values that cannot be read are None in the reading, and no process counts as a hog."""
+    """No method raises: a value that cannot be read is None in the reading, and its process counts as no hog."""
 
     async def read(self) -> HostReading:
         """The host now, without the figures of the gateway itself: Telegram and its errors."""

@@ -79,6 +79,8 @@ class TurnQueue:
         self._tasks: set[asyncio.Task[None]] = set()
         # Sessions that are being ended, by their conversations.
         self._ending_sessions: dict[ConversationKey, _EndingSession] = {}
+        # Conversations whose session was starting when all were stopped: it is ended with its turn.
+        self._ended_with_turn: set[ConversationKey] = set()
         self._restored_ids: set[int] = set()
         # Presses that an earlier gateway stored and did not handle; the intake does.
         self.presses: list[Turn] = []
@@ -155,9 +157,16 @@ class TurnQueue:
             await self._runner.stop(key, cut)
         return STOPPED_TEXT if running or dropped else "Nothing is running."
 
-    async def stop_all(self) -> int:
-        """End every session with its running and waiting turns; returns how many. The next message resumes each."""
+    async def stop_all(self) -> tuple[int, int]:
+        """End every session with its running and waiting turns. The next message resumes each.
+
+        Returns how many were ended, and how many are still starting and are ended as soon as they have.
+        """
         sessions = {key: self.session_of(key) for key in self.pool.keys()}  # noqa: SIM118 - it is no dict
+        starting = {
+            key for key, session_id in sessions.items() if not session_id and self._runner.is_starting(key)
+        }
+        self._ended_with_turn |= starting
         for evicted in self.pool.evict_all(EvictionReason.STOP_ALL, self._clock.now().awake):
             await self._drop(evicted.dropped)
         for key in sessions:
@@ -169,7 +178,7 @@ class TurnQueue:
             if session_id
         ]
         await asyncio.gather(*(each.first_try.wait() for each in ending))
-        return len(ending)
+        return len(ending), len(starting)
 
     async def start_new_conversation(self, key: ConversationKey) -> str:
         """/new: end the conversation, so that the next message begins another one; returns the reply."""
@@ -262,7 +271,17 @@ class TurnQueue:
             self._restored_ids.discard(context.turn.update_id)
             self._runner.finish(key)
             self.pool.done(key, self._clock.now().awake)
+            self._end_if_stopped(key)
             self._wake.set()
+
+    def _end_if_stopped(self, key: ConversationKey) -> None:
+        """End the session of a turn that was starting it when all were stopped. What was asked since then waits."""
+        if key not in self._ended_with_turn:
+            return
+        self._ended_with_turn.discard(key)
+        evicted = self.pool.evict(key, EvictionReason.RESTART, self._clock.now().awake)
+        if evicted is not None and evicted.session_id:
+            self._end_session(Evicted[Turn](key, evicted.session_id, EvictionReason.STOP_ALL))
 
     async def _run_with_retries(self, context: TurnContext) -> None:
         """Run a turn; after a failure it goes on from its stored state. Its conversation waits for it."""

@@ -161,6 +161,11 @@ class TurnRunner:
         context = self._contexts.get(key)
         return context.turn.session_id if context is not None else ""
 
+    def is_starting(self, key: ConversationKey) -> bool:
+        """Whether the turn of this key is being given to a session that has no id yet."""
+        context = self._contexts.get(key)
+        return context is not None and context.turn.stage is TurnStage.ASKING and not context.turn.session_id
+
     def is_active_within(self, key: ConversationKey, seconds: float) -> bool:
         """Whether a turn runs there that had an event within this time."""
         listener = self._listeners.get(key)

@@ -1,6 +1,7 @@
 """Maps each chat conversation to its provider, folder, flags and environment, as the configuration says.
 
-An agent gets the gateway's environment without Wakeful's settings, so it never sees the bot's token.
+An agent gets selected variables of the gateway's environment, and never a setting or secret of Wakeful, such as
+the bot's token.
 """
 
 from collections.abc import Iterator, Mapping

@@ -173,7 +173,7 @@ class Healer:
         return await self._scheduler.run_alone(session.subject.id, self._treat_confirmed(session))
 
     async def end_runaway(self, text: str) -> ActionRecord:
-        """End the process of a session that takes too much of the host, as the chat gateway saw; the plan decides.
+        """End the process of a session because the chat gateway found it, or the host, short of room; the plan decides.
 
         The session is resumed as after a crash. So the process is not ended if a resume would be refused: for a call
         with remote effects, a spent budget, a person's stop. Raises SessionNotFound, NotManaged.
@@ -201,7 +201,7 @@ class Healer:
         case = self._cases.get(session_id) or HealingCase(
             session_id=session_id, work="", project="", code=None, opened_at=now.wall, code_since=now.wall
         )
-        # The gateway checked before how long it takes too much, and that it makes no progress.
+        # The gateway checked before that its process takes too much for too long, or that the host is short of memory.
         situation = replace(
             self._situations.build(session, case, now),
             code=FindingCode.RUNAWAY,

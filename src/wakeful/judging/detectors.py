@@ -50,13 +50,20 @@ def _detect_exit(facts: DetectorInput) -> Finding | None:
     return Finding(
         FindingCode.AGENT_EXITED if at_shell else FindingCode.SESSION_DEAD,
         ended_at,
-        "exited to a shell in the middle of a turn" if at_shell else "died in the middle of a turn",
+        exit_text(facts.presence, "a turn", at_shell=at_shell),
         evidence=tuple(_death_evidence(facts, process)),
         untrusted=tuple(
             [call_text(call) for call in facts.activity.calls.values()]
             + [orphan.command for orphan in facts.presence.orphans]
         ),
     )
+
+
+def exit_text(runtime: RuntimeState, during: str, *, at_shell: bool) -> str:
+    """How its process ended in the middle of this."""
+    if runtime.ended_by_wakeful:
+        return f"ended by Wakeful in the middle of {during}, to free memory or processor time"
+    return f"{'exited to a shell' if at_shell else 'died'} in the middle of {during}"
 
 
 def _death_evidence(facts: DetectorInput, process: AgentProcess | None) -> list[str]:

@@ -120,6 +120,8 @@ class RuntimeState(Struct, gc=False):
     stopped: bool = False
     # The chat gateway ended it, not a person.
     by_gateway: bool = False
+    # Wakeful ended its newest process in its turn, to free memory or processor time; the turn is to continue.
+    ended_by_wakeful: bool = False
     # Wakeful ended it, not a person: its work goes on in this conversation.
     heir: SessionId | None = None
     cwd: str | None = None

@@ -11,6 +11,7 @@ from wakeful.core.clock import Instant, latest
 from wakeful.core.process import ProcessState
 from wakeful.core.redaction import redact
 from wakeful.judging.activity import Activity, OpenCall
+from wakeful.judging.detectors import exit_text
 from wakeful.judging.evidence import Orphan, RuntimeState, stop_reason
 from wakeful.judging.findings import ExpectedWait, Finding, FindingCode, Health, State, Verdict, WaitKind
 from wakeful.judging.turn_state import TurnPhase
@@ -74,8 +75,9 @@ def _describe_finding(finding: Finding, _activity: Activity, _runtime: RuntimeSt
 
 
 def _describe_exit(finding: Finding, activity: Activity, runtime: RuntimeState, _now: Instant) -> str:
-    how = "exited to a shell" if finding.code is FindingCode.AGENT_EXITED else "died"
-    return f"{how} in the middle of {_calls(list(activity.calls.values()))}{_describe_orphans(runtime)}"
+    at_shell = finding.code is FindingCode.AGENT_EXITED
+    during = _calls(list(activity.calls.values()))
+    return f"{exit_text(runtime, during, at_shell=at_shell)}{_describe_orphans(runtime)}"
 
 
 def _describe_orphans(runtime: RuntimeState) -> str:

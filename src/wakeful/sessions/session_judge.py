@@ -142,6 +142,10 @@ class SessionJudge:
         ended = managed if runtime.stopped else None
         runtime.heir = ended.heir if ended is not None else None
         runtime.by_gateway = ended is not None and ended.by_gateway
+        newest = runtime.newest_process
+        runtime.ended_by_wakeful = (
+            managed is not None and newest is not None and newest.process == managed.ended_process
+        )
         verdict = judge(activity, runtime, self._policy, now)
         guess = next((wait for wait in verdict.waits if wait.probable), None)
         if guess is not None and self.probe_tool(session):

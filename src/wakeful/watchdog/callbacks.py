@@ -54,7 +54,7 @@ class CallbackResult(Struct, frozen=True):
 
 
 class CallbackRunner:
-    """Calls with a deadline, on the clock of the running loop."""
+    """Calls with a deadline."""
 
     def __init__(self, clock: Clock, seconds_max: float = CALL_SECONDS_MAX) -> None:
         self._clock = clock

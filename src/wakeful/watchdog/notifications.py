@@ -91,7 +91,7 @@ class WatchdogNotifier(Protocol):
 class CallbackNotifier:
     """Implements WatchdogNotifier by a callback that takes text, for a program without a daemon.
 
-    Of many sessions of one project in one cycle, only the first is reported, with their number.
+    Of many sessions of one project in one cycle, only the first is reported, with their number, and each held one.
     """
 
     def __init__(self, calls: CallbackRunner, alert: Callback | None) -> None:

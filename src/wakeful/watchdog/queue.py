@@ -133,7 +133,7 @@ class QueueRevival(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str
     began_at: float
     stage: QueueRevivalStage
-    # Its job; None if another program's queue makes one.
+    # The id of its next job; None if another program's queue makes that job.
     job_id: str | None
     context: str
     # The failed job it repeats, and the session that ran it.

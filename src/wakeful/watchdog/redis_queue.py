@@ -1,8 +1,8 @@
 """Implements the queue with the sessions and jobs that popoto keeps in Redis.
 
 Only this module reads the records, and only its Lua scripts change them; each script runs atomically.
-Wakeful's own keys all begin with `wakeful:`: budgets, claims, episodes, pending messages and events. A request that may
-have been carried out is not repeated: when a revival's answer was lost, its key is read instead.
+Wakeful's own keys all begin with `wakeful:`, such as those of budgets, claims, episodes, pending messages and events.
+A request that may have been carried out is not repeated: when a revival's answer was lost, its key is read instead.
 `QueueIssueLedger` keeps the last issue of each project in the queue, shared by all its watchdogs.
 """
 
@@ -340,7 +340,7 @@ class RedisJobQueue:
         keys = [session_key(job.project_key, job.session_id or "", status) for status in SESSION_STATUSES]
         records = await self._hashes(keys, SESSION_FIELDS, strange)
         found = [session_of(key, fields, strange) for key, fields in records]
-        # Of two equally new records the more complete one counts: a late save leaves an active one behind.
+        # Of two equally new records the one with the later status counts: a late save leaves an active one behind.
         newest = max(filter(None, reversed(found)), key=lambda each: each.last_activity or 0.0, default=None)
         if newest is not None and (newest.last_activity or 0.0) >= (job.created_at or 0.0):
             return newest if _is_active(newest.key) else None
@@ -354,7 +354,7 @@ class RedisJobQueue:
         return replace(known, started_at=seen_at, last_activity=None)
 
     async def _without_stale_active(self, sessions: Sequence[QueuedSession]) -> list[QueuedSession]:
-        """Without those that have an equally new record with another status: a late save leaves both behind."""
+        """Without those that have an equally new or newer record with another status: a late save leaves both behind."""
         others = SESSION_STATUSES[1:]
         commands = [
             ("HGET", _raw(parts.with_status(status)), "last_activity")

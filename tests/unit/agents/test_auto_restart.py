@@ -273,3 +273,58 @@ async def test_nobody_acts_where_nobody_may(why: str) -> None:
         await house.happens(UNKNOWN if why == "unknown" else SESSION_DEAD)
         await house.clock.run_for(60)
         assert house.runtime.actions == []
+
+
+@pytest.mark.parametrize(
+    ("restart", "mode", "action"),
+    [
+        (Restart.MANUAL, "mine", "restart is manual"),
+        (Restart.AUTO, "observe", "the mode is observe: Wakeful acts on nothing"),
+    ],
+)
+async def test_an_agent_that_nothing_restarts_is_told_of_once(
+    restart: Restart, mode: str, action: str
+) -> None:
+    """Its session is not known, so no verdict says that it ended; also over restarts of the daemon, and its end."""
+    house = TestHub(agent(restart=restart), mode=mode)
+    async with house.open():
+        await running(house)
+        await house.happens(SESSION_DEAD)
+        assert house.said == []
+        await house.clock.run_for(60)
+    house.build()
+    async with house.open():
+        await house.clock.run_for(60)
+        ((key, words),) = house.said
+        assert words.splitlines() == [
+            "Agent claude ended: session dead",
+            "Where: agent claude (tmux)",
+            "Since: 2027-01-15 08:00 UTC",
+            f"No action: {action}",
+            "Until you act: it stays stale",
+            "→ wakeful attach claude",
+        ]
+        await running(house)
+        await house.clock.run_for(20)
+        ((ended, end),) = house.over
+        assert (ended, end.splitlines()[0]) == (key, "Resolved: agent claude ended")
+        await house.happens(SESSION_DEAD)
+        await house.clock.run_for(60)
+        assert len(house.said) == 2
+
+
+@pytest.mark.parametrize("why", ["its session is known", "a person stopped it", "its server was lost"])
+async def test_an_end_that_is_known_otherwise_is_told_of_by_nobody_else(why: str) -> None:
+    """A session has a verdict of its own, a person knows, and a lost server is one incident."""
+    async with opened(agent(restart=Restart.MANUAL)) as house:
+        if why == "its session is known":
+            house.sessions.by_pid[41] = SESSION
+            house.sessions.known.add(SESSION)
+        await running(house)
+        if why == "a person stopped it":
+            await house.orders.stop("claude", even_if_busy=True)
+        if why == "its server was lost":
+            await house.happens(UNKNOWN)
+        await house.happens(SESSION_DEAD)
+        await house.clock.run_for(60)
+        assert [words.splitlines()[0] for _, words in house.said if words.startswith("Agent")] == []

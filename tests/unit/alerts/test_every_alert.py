@@ -39,7 +39,7 @@ SITES = {
     "alerts/attention.py": 2,
     "work/expiry.py": 1,
     "watchdog/notifications.py": 3,
-    "agents/auto_restart.py": 1,
+    "agents/stale_alerts.py": 1,
     "journal/alerts.py": 1,
     "daemon/healing.py": 1,
 }

@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from support.fake_sessions_and_answers import message, plainly, press, silent
+from support.fake_sessions_and_answers import held_up, message, plainly, press, silent
 from support.gateway_virtual import Gateway, GatewayParts
 from wakeful.client.api import DaemonSummary, OpenCheckpoint
 from wakeful.client.errors import DaemonNotRunning, DaemonRefused
@@ -160,6 +160,29 @@ async def test_an_admin_ends_all_sessions_once_asked_back(
         await room.parts.clock.run_for(1)
         assert slate.answers()[-1] == "Answer to: six."
         await room.gateway.end()
+
+
+@pytest.mark.parametrize(
+    ("chats", "starting", "said"),
+    [
+        (1, False, "1 session ended."),
+        (2, False, "2 sessions ended."),
+        (2, True, "0 sessions ended, 2 that are starting will end right after."),
+    ],
+)
+async def test_the_ended_sessions_are_counted(
+    chats: int, starting: bool, said: str, room: CommandsFixture
+) -> None:
+    """One is not several, and one that has no name yet is ended later."""
+    if starting:
+        held_up(room.parts.sessions, "start")
+    await room.gateway.start()
+    room.chat.write(*(message(each, "hello", each) for each in range(1, chats + 1)))
+    await room.parts.clock.run_for(1)
+    await room.say("/stop all")
+    await room.decisions.on_press(press(9, room.choice("Yes, stop all"), user_id=ADMIN))
+    assert said in room.chat.edits[-1][1]
+    await room.gateway.end()
 
 
 async def test_health_says_mode_host_login_and_the_next_step(room: CommandsFixture) -> None:

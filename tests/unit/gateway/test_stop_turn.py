@@ -102,11 +102,28 @@ async def test_all_are_stopped_also_those_in_their_first_turn(parts: GatewayPart
     parts.sessions.reply = silent
     await parts.receive(message(1, "one", 1), message(2, "two", 2), message(3, "waits", 2))
     assert gateway.turns.session_of(message(1, "", 1).place.key) == f"{parts.provider}-1"
-    assert await gateway.turns.stop_all() == 2
+    assert await gateway.turns.stop_all() == (2, 0)
     await parts.clock.run_for(20)
     assert parts.sessions.alive == set()
     assert parts.slate.answers() == [STOPPED_TEXT, STOPPED_TEXT]
     assert [each[1] for each in parts.sessions.delivered] == ["one", "two"]
+
+
+async def test_a_session_that_is_starting_when_all_are_stopped_is_ended(
+    parts: GatewayParts, gateway: Gateway
+) -> None:
+    """It has no name yet, so it is ended once it has one; the next message resumes its conversation."""
+    parts.sessions.reply = lambda prompt: silent(prompt) if prompt == "one" else plainly(prompt)
+    free = held_up(parts.sessions, "start")
+    await parts.receive(message(1, "one"))
+    assert await gateway.turns.stop_all() == (0, 1)
+    free.set()
+    await parts.clock.run_for(20)
+    assert parts.sessions.alive == set()
+    assert parts.sessions.evicted == [], "a person did that"
+    await parts.receive(message(2, "two"))
+    assert parts.slate.answers() == [STOPPED_TEXT, "Answer to: two."]
+    assert [each[0] for each in parts.sessions.delivered] == [f"{parts.provider}-1"] * 2
 
 
 async def test_what_waited_before_a_restart_waits_after_it_however_much_it_is() -> None:

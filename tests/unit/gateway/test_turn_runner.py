@@ -314,7 +314,7 @@ async def test_a_session_that_a_person_ends_while_the_daemon_is_away_is_ended_la
     elif order == "restart":
         assert await gateway.turns.restart(message(1).place.key)
     else:
-        assert await gateway.turns.stop_all() == 1
+        assert await gateway.turns.stop_all() == (1, 0)
     await parts.clock.run_for(1)
     assert first in parts.sessions.alive
     await parts.receive(message(3, "two"), seconds=10)

@@ -12,6 +12,7 @@ from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import SESSION_VARIABLE
 from wakeful.core.process import Process
 from wakeful.healing.plan import HealingRules
+from wakeful.judging.summary import summarize
 from wakeful.storage.base import ActionOutcome
 
 SESSION = SessionId("claude-a")
@@ -121,3 +122,32 @@ def test_a_turn_whose_revival_is_spent_is_not_ended() -> None:
 
     record, killed = asyncio.run(scene())
     assert (record.outcome, killed) == (ActionOutcome.DECLINED, False), record
+
+
+def test_people_read_who_ended_it() -> None:
+    """Its alert, its event and its incident do not call that a death of its own; a death that follows is one."""
+
+    async def scene() -> tuple[list[str], list[str]]:
+        clinic = HealingFixture()
+        async with clinic.open():
+            process = await begin_turn(clinic)
+            await clinic.healer.end_runaway("a")
+            clinic.end(process)
+            ended = summary_of(clinic)
+            await clinic.clock.run_for(30)
+            clinic.end(clinic.start_again("a", 4711))
+            died = summary_of(clinic)
+            await clinic.clock.run_for(2000)
+            return [ended, died], clinic.recorder.said
+
+    (ended_words, died_words), said = asyncio.run(scene())
+    assert ended_words.startswith("ended by Wakeful in the middle of `make test`"), ended_words
+    assert died_words.startswith("died in the middle of"), died_words
+    assert "ended by Wakeful in the middle of a turn, to free memory or processor time" in said[0], said
+
+
+def summary_of(clinic: HealingFixture) -> str:
+    session = clinic.registry.find("a")
+    clinic.supervisor.on_action(session.subject.id)
+    assert session.verdict is not None
+    return summarize(session.activity, session.presence, session.verdict, clinic.clock.now())

@@ -1,9 +1,9 @@
 """Finds code blocks as CommonMark defines them, and splits long answers into messages. Pure.
 
-Text in a code block is quoted: it holds no tag, no error of the agent and no end of a message. Messages end
-where a reader would expect it; code blocks are closed and reopened. Telegram counts UTF-16 code units. Only
-the text before a place decides whether a message ends there. So a growing text has the same parts as the whole
-one, and all but the last are final.
+Text in a code block is quoted: it holds no tag and no error of the agent. Messages end where a reader would
+expect it; a code block that is cut is closed and reopened. Telegram counts UTF-16 code units. Only the text
+before a place decides whether a message ends there. So a growing text has the same parts as the whole one,
+and all but the last are final.
 """
 
 import re

@@ -257,14 +257,14 @@ HEAL_RULES: Final[Mapping[HealKind, HealRule]] = {
     HealKind.RESTART_KEY: HealRule(
         "heal:restart_key",
         COOLDOWN_SECONDS,
-        "the same failure 3 times in 10 min with known keys; a session that is gone; a turn silent beyond its limit",
+        "the same failure 3 times in 10 min with known keys; in the library also a session that is gone and a turn silent beyond its limit, which Wakeful's own gateway leaves to the daemon",
         "ends the sessions of these conversations; the next message resumes them. A working session is not touched",
     ),
     HealKind.RESTART_ALL: HealRule(
         "heal:restart_all",
         COOLDOWN_SECONDS,
         "the same failure 3 times in 10 min and a key is unknown; memory still short after it was collected",
-        "ends and resumes every session of the pool; their turns continue",
+        "ends every session of the pool: a running turn continues in a new process, an idle session resumes with its next message",
     ),
     HealKind.COLLECT_MEMORY: HealRule(
         "heal:collect_memory", COOLDOWN_SECONDS, "memory above its limit", "the gateway frees memory"

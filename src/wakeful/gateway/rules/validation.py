@@ -19,7 +19,7 @@ from wakeful.gateway.rules.errors import Reason
 from wakeful.gateway.rules.follow_ups import PROMPTS
 from wakeful.gateway.rules.formatting import open_at_end, prose_lines
 
-# A share of 1.
+# From 0 to 1, as `similarity` returns it.
 SIMILARITY_MAX: Final = 0.7
 # Answers of a conversation that are remembered.
 RECENT_MAX: Final = 3
