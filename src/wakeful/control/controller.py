@@ -296,7 +296,7 @@ class SessionController:
     async def questions(self, text: str) -> tuple[PermissionQuestion, ...]:
         session, _ = self._find_managed(text)
         managed = self._current_address(session)
-        assert managed is not None, "managed, as was just seen"
+        assert managed is not None, "checked just before"
         return await self._drivers[managed.driver].questions(managed)
 
     async def answer(self, text: str, question_id: str, reply: PermissionReply) -> ActionRecord:
