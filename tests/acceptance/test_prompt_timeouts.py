@@ -46,12 +46,12 @@ def test_hook_timers_and_repair(daemon: RunningDaemon, tmp_path: Path) -> None:
     log.unlink()
     daemon.up()
     dry = daemon.run("session", "repair", "worker", "--dry-run")
-    assert (dry.exit_code, "state: idle -> stopped" in dry.out, "would be mended" in dry.out) == (
+    assert (dry.exit_code, "state: idle -> stopped" in dry.out, "would be repaired" in dry.out) == (
         0,
         True,
         True,
     )
-    assert "mended" in daemon.run("session", "repair", "worker").out
+    assert "repaired" in daemon.run("session", "repair", "worker").out
     again = daemon.run("session", "repair", "worker", "--json").json
     assert (again["changes"], again["words"]) == ([], "what is stored is true")
     status = daemon.run("agent", "heartbeat", "status", "fox")

@@ -415,6 +415,11 @@ UNUSED = """() => {
   const cells = [...document.querySelector("tr[data-id]").cells].map((cell) => cell.getBoundingClientRect().right);
   return document.getElementById("table").getBoundingClientRect().right - Math.max(...cells);
 }"""
+# How far the search and the choices begin to the right of the table, where they have a line of their own.
+INDENT = """() => {
+  const [choices, tally, table] = ["choosers", "tally", "table"].map((id) => document.getElementById(id).getBoundingClientRect());
+  return choices.top < tally.bottom ? 0 : choices.left - table.left;
+}"""
 CUT = """() => [...document.querySelectorAll("tr[data-id] .badges")]
   .filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.textContent)"""
 
@@ -426,6 +431,7 @@ def test_the_list_has_all_of_the_width(doors: HttpFixture, context: BrowserConte
     page.set_viewport_size({"width": width, "height": 800})
     expect(row(page, "working")).to_be_visible()
     assert page.evaluate(UNUSED) < 20
+    assert page.evaluate(INDENT) == 0
     assert page.evaluate(CUT) == []
 
 

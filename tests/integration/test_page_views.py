@@ -18,6 +18,7 @@ from support.hostile_fixture import speak, speak_elsewhere
 from support.hostile_texts import HOSTILE_TEXTS
 from support.supervisor_fixture import BOOT, HttpFixture, open_http_fixture, subject
 from wakeful.agents.model import AgentObservation
+from wakeful.checkpoints.model import Checkpoint, CheckpointChoice, CheckpointKind, ChoiceName
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.process import Process, ProcessState
 from wakeful.healing.plan import HealingRules
@@ -149,9 +150,9 @@ def test_a_session_is_adopted_muted_called_wrong_stopped_and_released(
     doors.call(clinic.settle)
     close(page)
     page.locator("[data-action=mute]").click()
-    expect(page.get_by_role("dialog")).to_contain_text("wakeful mute claude-a --for 2h")
+    expect(page.get_by_role("dialog")).to_contain_text("wakeful mute shop --for 2h")
     page.get_by_role("combobox", name="For").select_option("8 hours")
-    expect(page.get_by_role("dialog")).to_contain_text("wakeful mute claude-a --for 8h")
+    expect(page.get_by_role("dialog")).to_contain_text("wakeful mute shop --for 8h")
     page.get_by_role("dialog").get_by_role("button", name="Mute", exact=True).click()
     expect(page.get_by_role("dialog").get_by_role("status")).to_have_text("Muted.")
     close(page)
@@ -178,7 +179,7 @@ def test_what_a_managed_session_asks_is_answered(
     expect(page.locator("#session-actions button").first).to_have_text("Allow")
     page.locator("[data-action=allow]").click()
     expect(page.get_by_role("dialog")).to_contain_text("Bash: touch x. The agent makes this call once.")
-    expect(page.get_by_role("dialog")).to_contain_text("wakeful answer claude-a allow --question q1")
+    expect(page.get_by_role("dialog")).to_contain_text("wakeful answer shop allow --question q1")
     page.keyboard.press("Escape")
     expect(act(page, "deny", "Deny")).to_have_attribute("data-outcome", "done")
     assert [each for each, _ in clinic.living.asked if each.startswith("answer")] == ["answer q1 deny"]
@@ -319,7 +320,7 @@ def test_a_tab_with_a_cookie_only_shows_commands(
     is_live(open_link(doors, context))
     other = context.new_page()
     other.goto(f"{doors.url}/?session=claude-a")
-    expect(other.locator("#session-actions")).to_contain_text("wakeful stop claude-a")
+    expect(other.locator("#session-actions")).to_contain_text("wakeful stop shop")
     expect(other.locator("#prompt-why")).to_contain_text("wakeful send shop 'your prompt'")
     expect(other.locator("#prompt")).to_be_hidden()
     assert other.locator("[data-action]").count() == 0
@@ -456,10 +457,17 @@ def test_events_name_the_session_and_say_what_happened(
         {"waiting": 7},
         at_wall=clinic.wall() - 61,
     )
-    CriticalLog(tmp_path / "critical_events.jsonl").append(event)
+    over = critical_event(
+        "session_recovered", "", "", "session_dead", "none", None, {}, at_wall=clinic.wall() - 90
+    )
+    log = CriticalLog(tmp_path / "critical_events.jsonl")
+    log.append(over)
+    log.append(event)
     page = open_link(doors, context, "?view=events")
     rows = page.locator("#event-rows tr")
-    expect(rows).to_have_count(1)
+    expect(rows).to_have_count(2)
+    expect(rows.nth(1).locator(".what")).to_contain_text("recovered from session dead")
+    rows = rows.nth(0)
     expect(rows.get_by_role("link")).to_have_text("shop")
     expect(rows.locator(".what")).to_contain_text("queue stalled: no worker took job 7")
     assert page.evaluate(WIDEST) == "what"
@@ -548,6 +556,31 @@ def test_observing_everything_is_refused_with_the_reason(
     expect(fox.locator(".refusal")).to_have_text(f"Start unavailable {OBSERVING}")
     fox.locator('[data-order="start"]').dispatch_event("click")
     expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_sessions_have_the_name_of_the_list_everywhere(
+    hub: HubDoors, clinic: HealingFixture, context: BrowserContext
+) -> None:
+    """Decisions and agents link to a session by the name that the list shows; a command takes it, too."""
+    conversation = "5a74ada3-1f0e-4a59-8c53-0f3a5f6f2b11"
+    session_id = subject(conversation).id
+    choices = (CheckpointChoice(ChoiceName.CONTINUE, "it is run again"),)
+    draft = Checkpoint(
+        0, CheckpointKind.SESSION, session_id, "shop", 0.0, (), ("Bash: git push",), (), choices
+    )
+    hub.doors.call(lambda: clinic.start(conversation))
+    hub.doors.run(clinic.checkpoints.open(draft))
+    hub.hub.sessions.by_pid[41] = session_id
+    hub.happens("fox", with_pid(ALIVE, 41))
+    page = open_link(hub.doors, context, "?view=decisions")
+    head = page.locator(".checkpoint-head")
+    expect(head.get_by_role("link")).to_have_text("shop")
+    expect(head.locator(".badge")).to_be_hidden()
+    page.get_by_role("link", name="Agents").click()
+    expect(page.locator('[data-agent="fox"]').get_by_role("link")).to_have_text("shop")
+    page.locator('[data-agent="fox"]').get_by_role("link").click()
+    page.locator("[data-action=mute]").click()
+    expect(page.get_by_role("dialog")).to_contain_text("wakeful mute shop --for 2h")
 
 
 def test_agents_are_started_stopped_and_brought_back(hub: HubDoors, context: BrowserContext) -> None:

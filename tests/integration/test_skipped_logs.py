@@ -82,7 +82,7 @@ def test_what_is_no_file_is_counted_by_its_kind_and_named(project: Path) -> None
     (project / "notes.jsonl").symlink_to("/etc/passwd")
     source = looked()
     assert (
-        source.left_out == f"1 log is a symbolic link: {link}; 2 logs are no regular files: {pipe}, {folder}"
+        source.left_out == f"1 log is a symbolic link: {link}; 2 logs are not regular files: {pipe}, {folder}"
     )
     assert source.slow is None
 
@@ -103,7 +103,7 @@ def test_an_odd_log_is_said_as_it_comes_and_goes(project: Path) -> None:
     os.mkfifo(pipe)
     folder.mkdir()
     seen.sources.logs[0].on_changes(FileChanges({str(pipe)}, {str(folder)}, set()))
-    assert (eye_of(seen).left_out or "").startswith("2 logs are no regular files")
+    assert (eye_of(seen).left_out or "").startswith("2 logs are not regular files")
     seen.sources.logs[0].on_changes(FileChanges(set(), set(), {str(pipe), str(folder)}))
     assert eye_of(seen).left_out is None
 
@@ -213,4 +213,4 @@ def test_the_list_says_what_it_does_not_show(project: Path) -> None:
     listed = subprocess.run(
         [sys.executable, "-P", "-m", "wakeful", "ls"], check=True, capture_output=True, text=True, timeout=30
     )
-    assert f"not shown: {TRANSCRIPTS}: 1 log is no regular file: {pipe}" in listed.stdout
+    assert f"not shown: {TRANSCRIPTS}: 1 log is not a regular file: {pipe}" in listed.stdout

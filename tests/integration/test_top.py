@@ -229,7 +229,7 @@ async def test_what_is_held_says_so_and_asks_whether_somebody_looked(
     doors.call(lambda: house.end(process))
     async with running_top(doors, (160, 45)) as (app, pilot):
         await pilot.press("slash", *"pushed", "enter")
-        await until(pilot, lambda: "resume, revive: an interrupted call" in screen(app))
+        await until(pilot, lambda: "resume: an interrupted call" in screen(app))
         await pilot.press("r")
         await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
         assert "Did you check the interrupted call? Resume the session?" in screen(app)

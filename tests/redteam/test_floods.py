@@ -358,7 +358,7 @@ def test_a_hostile_path_is_no_traceback(daemon: RunningDaemon, tmp_path: Path, r
     status = said[1].out
     redteam.attack("paths", "too long, and not said", held="too long to be read" in status)
     redteam.attack("paths", "no advice for it", held="move it to a path of at most" in said[4].out)
-    redteam.attack("paths", "no file, and not said", held=f"{odd} logs are no regular files" in status)
+    redteam.attack("paths", "no file, and not said", held=f"{odd} logs are not regular files" in status)
     redteam.attack("paths", "a command failed", held=all(each.exit_code < 2 for each in said))
 
 

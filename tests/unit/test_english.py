@@ -14,7 +14,9 @@ from wakeful.cli.app import root
 ROOT: Final = Path(__file__).parents[2]
 SOURCES: Final = ROOT / "src" / "wakeful"
 BANNED: Final = re.compile(
-    r"\b(whoever|nobody|somebody|anew|all the same|of ours|of yours|(?:is|are) told|is said|to be had|whence)\b",
+    r"\b(whoever|nobody|somebody|anew|all the same|of ours|of yours|(?:is|are) told|is said|to be had|whence|doors?"
+    # `is no poll` for `is not a poll`; `there is no poll` is plain.
+    r"|any more|(?<!there )(?:is|are) no (?!longer|such|more)\w+)\b",
     re.IGNORECASE,
 )
 # In code and its comments; a literal of one of these words is a value of an interface.
@@ -72,7 +74,7 @@ def printed_texts(path: Path) -> Iterator[str]:
 
 
 def page_names() -> Iterator[str]:
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+    for path in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))):
         name = str(path.relative_to(ROOT))
         if name not in NOT_PROSE:
             yield name

@@ -297,7 +297,7 @@ class SessionController:
         """What it asks permission for; nothing once its process is gone."""
         session, _ = self._find_managed(text)
         managed = self._current_address(session)
-        assert managed is not None, "managed, as was just seen"
+        assert managed is not None, "checked just before"
         if not session.presence.living_processes:
             return ()
         return await self._drivers[managed.driver].questions(managed)

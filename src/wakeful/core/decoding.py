@@ -88,5 +88,5 @@ def _decode_error(problem: Exception) -> msgspec.DecodeError:
     if isinstance(problem, msgspec.DecodeError):
         return problem
     # The problem's own text may quote the input.
-    why = "is nested too deeply" if isinstance(problem, RecursionError) else "holds bytes that are no text"
+    why = "is nested too deeply" if isinstance(problem, RecursionError) else "holds bytes that are not text"
     return msgspec.DecodeError(f"the input {why}")

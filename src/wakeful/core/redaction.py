@@ -255,7 +255,7 @@ class Redactor:
         return "\n".join(map(self._redact_piece, _pieces(_without_keys(text.split("\n")))))
 
     def redact_json(self, body: bytes) -> bytes:
-        """The same document, indented, with every string redacted; withheld if it is no JSON."""
+        """The same document, indented, with every string redacted; withheld if it is not JSON."""
         try:
             document = decode_json(body)
         except msgspec.DecodeError:

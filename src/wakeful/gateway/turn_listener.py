@@ -102,7 +102,7 @@ class AnswerJudge:
             fault = self._rejection(turn, end)
             if fault is None:
                 return None, end.text
-        assert fault is not None, "an end that is no answer is a failure"
+        assert fault is not None, "an end without an answer is a failure"
         if isinstance(end, NotBegun):
             return fault, NOT_BEGUN_TEXT if end.is_sure else UNSURE_TEXT
         return fault, user_words(fault)

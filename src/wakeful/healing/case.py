@@ -249,7 +249,7 @@ _STEERING_PROMPTS: Final = {
         "if there is none, say so and end your turn."
     ),
     FindingCode.TOOL_WEDGED: (
-        "Wakeful: the call you waited for did not come back and was cut off. It may have run in part. Check what it "
+        "Wakeful: the call you waited for did not return and was interrupted. It may have run in part. Check what it "
         "did, then go on without repeating it blindly."
     ),
     FindingCode.USAGE_LIMITED: "Wakeful: the usage limit is lifted. Look at what is done already, then go on.",

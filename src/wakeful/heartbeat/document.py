@@ -142,7 +142,7 @@ class _YamlReader:
             if not isinstance(event, yaml.ScalarEvent):
                 raise BadDocument(_line(event), "a field's name is one word")
             if event.value in values:
-                raise BadDocument(_line(event), f"{plain(event.value, 40)} stands here twice")
+                raise BadDocument(_line(event), f"{plain(event.value, 40)} is here twice")
             lines[event.value] = _line(event)
             values[event.value] = self._value(self._next_event(), depth + 1)
         return YamlMapping(line, values, lines)

@@ -129,7 +129,7 @@ def candidates(home: str, name: str, workdir: str | None) -> tuple[str, ...]:
 
 
 def first_stamp(paths: tuple[str, ...]) -> Stamp | None:
-    """The stamp of the first path that exists, also if it is no regular file."""
+    """The stamp of the first path that exists, also if it is not a regular file."""
     for path in paths:
         try:
             found = os.lstat(path)

@@ -72,7 +72,7 @@ def read_settings_to_show(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise NotOursToWrite(path=path, reason="it is no regular file")
+            raise NotOursToWrite(path=path, reason="it is not a regular file")
         content = file.read(SETTINGS_BYTES_MAX + 1)
     if len(content) > SETTINGS_BYTES_MAX:
         raise NotOursToWrite(path=path, reason="it is too large for a settings file")
@@ -89,7 +89,7 @@ def _require_folder(path: Path) -> None:
 def _require_ours(path: Path, found: os.stat_result) -> None:
     _require_folder(path)
     reason = (
-        "it is no regular file"
+        "it is not a regular file"
         if not stat.S_ISREG(found.st_mode)
         else "it is another user's"
         if found.st_uid != os.geteuid()

@@ -105,9 +105,9 @@ def with_hooks(text: str, client: str, command: str) -> str:
     """The settings with Wakeful's hooks after the existing ones. Raises NotPlainJson, also for hooks of another shape."""
     settings = parse(text)
     if not isinstance(settings, dict):
-        raise NotPlainJson(reason="the whole is no object")
+        raise NotPlainJson(reason="the file is not a JSON object")
     if not isinstance(settings.get("hooks", {}), dict):
-        raise NotPlainJson(reason="hooks is no object")
+        raise NotPlainJson(reason="hooks is not an object")
     if "hooks" not in settings:
         return _with_part(text, (), _member("hooks", {each: [_group(command)] for each in EVENTS[client]}))
     for event in EVENTS[client]:
@@ -116,7 +116,7 @@ def with_hooks(text: str, client: str, command: str) -> str:
         elif isinstance(settings["hooks"][event], list):
             text = _with_part(text, ("hooks", event), _json(_group(command)))
         else:
-            raise NotPlainJson(reason=f"hooks.{event} is no list")
+            raise NotPlainJson(reason=f"hooks.{event} is not a list")
     return text
 
 

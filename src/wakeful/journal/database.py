@@ -187,7 +187,7 @@ def _inspect(path: Path) -> None:
     with path.open("rb") as stream:
         head = stream.read(len(_HEADER))
     if head and head != _HEADER:
-        raise StoreCorrupt(path=path, why="it is no SQLite database")
+        raise StoreCorrupt(path=path, why="it is not an SQLite database")
 
 
 def _check(rows: sqlite3.Connection, path: Path) -> None:

@@ -213,7 +213,7 @@ def read_state(content: bytes, path: str) -> SessionState:
             raise StateForeign(path=path, reason=_reason(problem)) from problem
         raise StateTorn(path=path, reason="it ends in the middle") from problem
     except msgspec.DecodeError as problem:
-        reason = "it is empty" if not content.strip(b"\0 \n") else "it is no JSON"
+        reason = "it is empty" if not content.strip(b"\0 \n") else "it is not JSON"
         raise StateTorn(path=path, reason=reason) from problem
 
 

@@ -303,7 +303,7 @@ def _evidence(
         text = f"the host slept from {iso(runtime.slept.began.wall)}, woke up"
         yield _evidence_at(runtime.slept.woke, "clock", text)
     if runtime.tool_seen_at is not None:
-        yield _evidence_at(runtime.tool_seen_at, "processes", "a tool of it was seen alive")
+        yield _evidence_at(runtime.tool_seen_at, "processes", "one of its tools was seen alive")
     yield from _log_evidence(record.source, activity, runtime)
 
 

@@ -75,7 +75,7 @@ def _limit_step(
     if attach is not None:
         return attach, "wait until the limit has ended, then go to its pane and prompt it again"
     if send is not None:
-        return send, "wait until the limit has ended, at an unknown time; this prompts it again"
+        return send, "wait for the limit to end, at an unknown time, then prompt it again with this"
     return inspect, "wait until the limit has ended, then prompt it again where it was started"
 
 

@@ -42,9 +42,9 @@ class Tools:
 
     async def list_sessions(
         self,
-        project: Annotated[str | None, Field(description="Only of this project.")] = None,
+        project: Annotated[str | None, Field(description="Only sessions of this project.")] = None,
         health: Annotated[Health | None, Field(description="Only with this health.")] = None,
-        state: Annotated[State | None, Field(description="Only in this state.")] = None,
+        state: Annotated[State | None, Field(description="Only sessions in this state.")] = None,
         limit: Annotated[int, Field(ge=1, le=LIMIT_MAX)] = LIMIT,
         cursor: Annotated[str | None, Field(description="`next_cursor` of the previous page.")] = None,
     ) -> CallToolResult:

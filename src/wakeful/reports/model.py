@@ -201,7 +201,15 @@ def make_report(
         for facts, folder in zip(accounts, roots, strict=True)
     ]
     order = tuple(ReportSection)
-    sessions.sort(key=lambda each: (order.index(each.part), -(_wall(each.since) or 0.0), each.id))
+    sessions.sort(
+        key=lambda each: (
+            order.index(each.part),
+            # A question is answered one by one; a refused login concerns all sessions of a provider.
+            each.attention is not Attention.PERSON,
+            -(_wall(each.since) or 0.0),
+            each.id,
+        )
+    )
     totals = _totals(sessions, {each.root: each for each in roots if each is not None})
     return Report(
         schema=SCHEMA,
@@ -222,7 +230,7 @@ def status_line_of(totals: ReportTotals, *, paused: bool) -> str:
         f"{count} {word}"
         for count, word in (
             (totals.died, "died"),
-            (totals.revived, "revived"),
+            (totals.revived, "resumed"),
             (totals.finished, "finished"),
         )
         if count

@@ -114,7 +114,7 @@ class Feed:
             self._timer = asyncio.get_running_loop().call_later(BATCH_SECONDS, self._send)
 
     def publish_gone(self, session_id: SessionId) -> None:
-        """Send at once that a session is not known any more."""
+        """Send at once that a session is no longer known."""
         self._changes.pop(session_id, None)
         self._offer_all(b'{"gone":' + _encode(session_id) + b"}")
 

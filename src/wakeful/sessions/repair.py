@@ -86,10 +86,10 @@ class Repairs:
         if not changes:
             return Repair(row.id, dry_run, (), "what is stored is true")
         if dry_run:
-            return Repair(row.id, dry_run, changes, "this would be mended")
+            return Repair(row.id, dry_run, changes, "this would be repaired")
         await self._store.record((self._transition(stored, current),))
         log.info("%s was repaired: %s", row.id, ", ".join(each.field for each in changes))
-        return Repair(row.id, dry_run, changes, "mended")
+        return Repair(row.id, dry_run, changes, "repaired")
 
     async def _row(self, text: str) -> SessionRow | None:
         """The stored row, also of a session that the registry does not know."""

@@ -36,7 +36,7 @@ _REFUSAL_TEXTS: Final[Mapping[ReadRefusal, tuple[str, str]]] = {
     ReadRefusal.TOO_LONG: ("path is too long to be read", "paths are too long to be read"),
     ReadRefusal.UNREADABLE: ("log cannot be read (permission)", "logs cannot be read (permission)"),
     ReadRefusal.SYMLINK: ("log is a symbolic link", "logs are symbolic links"),
-    ReadRefusal.NOT_A_FILE: ("log is no regular file", "logs are no regular files"),
+    ReadRefusal.NOT_A_FILE: ("log is not a regular file", "logs are not regular files"),
     ReadRefusal.NOT_A_FOLDER: ("log is behind a symbolic link", "logs are behind symbolic links"),
     ReadRefusal.FAILED: (
         "log cannot be read (input/output error)",

@@ -469,6 +469,11 @@ class TopApp(App[None]):
         """The mode of the daemon; empty while it is not known."""
         return self._overview.mode if self._overview is not None else ""
 
+    def session_name(self, subject: str) -> str:
+        """What the list calls this session; anything else stays as it is."""
+        record = self.session_list.get(SessionId(subject))
+        return record.short_name or subject if record is not None else subject
+
     async def confirm_and_send(self, order: ActionRequest) -> None:
         """Ask for confirmation, send the order, show the result."""
         if await self.push_screen_wait(ConfirmDialog(order.asked, order.told)):

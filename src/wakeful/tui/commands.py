@@ -108,7 +108,7 @@ _AGENT_ACTION_OF: Final = {"revive": "restart-session", "stop": "stop"}
 _AGENT_QUESTIONS: Final = {
     "start": ("Start agent {}?", "Wakeful starts it as declared and shows it as running when it is ready."),
     "stop": ("Stop agent {}?", "Wakeful ends its session and removes its container, if it has one."),
-    "teardown": (
+    "tear-down": (
         "Tear agent {} down?",
         "Wakeful ends what still runs. You can resume the conversation later.",
     ),
@@ -123,7 +123,7 @@ _AGENT_KEYS: Final[dict[AgentState, tuple[tuple[str, str], ...]]] = {
     AgentState.ERROR: (("s", "start"), ("x", "stop")),
     AgentState.STARTING: (("x", "stop"),),
     AgentState.RUNNING: (("x", "stop"),),
-    AgentState.STALE: (("r", "restart-session"), ("x", "teardown")),
+    AgentState.STALE: (("r", "restart-session"), ("x", "tear-down")),
     AgentState.UNKNOWN: (("x", "stop"),),
     AgentState.STOPPING: (),
 }
@@ -132,7 +132,7 @@ _AGENT_KEYS: Final[dict[AgentState, tuple[tuple[str, str], ...]]] = {
 def agent_request(act: str, name: str) -> ActionRequest:
     """A teardown is the stop of an agent without a session."""
     asked, told = _AGENT_QUESTIONS[act]
-    path = "stop" if act == "teardown" else act
+    path = "stop" if act == "tear-down" else act
     return ActionRequest(f"/api/agents/{name}/{path}", asked.format(plain(name, 60)), told, {})
 
 

@@ -57,26 +57,34 @@ class ViewEntry(NamedTuple):
     offers: tuple[KeyedAction, ...] = ()
 
 
+NameOf = Callable[[str], str]
+"""What the list calls a session; other texts stay as they are."""
+
+
 class ViewKind(NamedTuple):
     """One view: title, request, text of an empty view, and how its entries are made."""
 
     title: str
     target: str
     nothing: str
-    entries: Callable[[bytes, float], Iterator[ViewEntry]]
+    entries: Callable[[bytes, float, "NameOf"], Iterator[ViewEntry]]
 
 
-def decision_entries(body: bytes, now: float) -> Iterator[ViewEntry]:
+def decision_entries(body: bytes, now: float, name_of: NameOf) -> Iterator[ViewEntry]:
     """Each with its possible effects, and the consequence of each choice."""
     for each in decode_body(body, CheckpointList).checkpoints:
         if each.state == "open":
             offers = tuple(choice_action(each.number, choice) for choice in each.choices)
-            yield ViewEntry(str(each.number), tuple(_decision_lines(each, offers, now)), offers)
+            yield ViewEntry(str(each.number), tuple(_decision_lines(each, offers, now, name_of)), offers)
 
 
-def _decision_lines(record: CheckpointRecord, offers: tuple[KeyedAction, ...], now: float) -> Iterator[Line]:
+def _decision_lines(
+    record: CheckpointRecord, offers: tuple[KeyedAction, ...], now: float, name_of: NameOf
+) -> Iterator[Line]:
     head = f"checkpoint {record.number}"
-    about = plain(f"{record.project or '-'} · {record.subject} · for {_age(record.opened_at, now)}")
+    # Most sessions are called as their project.
+    names = dict.fromkeys((record.project or "-", name_of(record.subject)))
+    about = plain(f"{' · '.join(names)} · for {_age(record.opened_at, now)}")
     yield (("◆ ", "needs-you"), (head, "strong"), (f"  {about}", "quiet"))
     for doubt in record.may_have[:POSSIBLE_EFFECTS_SHOWN_MAX]:
         yield (("  may have taken effect: ", "quiet"), (plain(doubt), "text"))
@@ -88,7 +96,7 @@ def _decision_lines(record: CheckpointRecord, offers: tuple[KeyedAction, ...], n
         )
 
 
-def incident_entries(body: bytes, now: float) -> Iterator[ViewEntry]:
+def incident_entries(body: bytes, now: float, _: NameOf) -> Iterator[ViewEntry]:
     """Open ones first, with the state of each session."""
     for each in decode_body(body, IncidentList).incidents:
         yield ViewEntry(each.id, tuple(_incident_lines(each, now)))
@@ -110,7 +118,7 @@ def _incident_lines(incident: IncidentRecord, now: float) -> Iterator[Line]:
         yield ((f"  {plain(line)}", "text" if is_open else "quiet"),)
 
 
-def agent_entries(body: bytes, now: float) -> Iterator[ViewEntry]:
+def agent_entries(body: bytes, now: float, _: NameOf) -> Iterator[ViewEntry]:
     """Agents that need a person first, each with its actions."""
     agents = decode_body(body, AgentList).agents
     for each in sorted(agents, key=lambda each: (_STATE_ORDER.index(each.state), each.name)):
@@ -142,19 +150,23 @@ def _key_pieces(offers: tuple[KeyedAction, ...]) -> Iterator[tuple[str, str]]:
         yield (f"{offer.label}   ", "text")
 
 
-def event_entries(body: bytes, now: float) -> Iterator[ViewEntry]:
+def event_entries(body: bytes, now: float, name_of: NameOf) -> Iterator[ViewEntry]:
     """The newest first; other programs may have written anything into them."""
     for number, each in enumerate(reversed(decode_body(body, CriticalEventList).events)):
         texts = {key: plain(str(value), 100).replace("_", " ") for key, value in each.items() if value}
         at, what = str(each.get("timestamp") or ""), texts.get("event", "-")
-        style = "success" if what.endswith("recovered") else "error"
+        has_recovered = what.endswith("recovered")
         acted = texts.get("action_taken", "none")
-        project = plain(str(each.get("project_key") or "-"), 40)
+        session_id = str(each.get("session_id") or "")
+        name = name_of(session_id)
+        # A session that is not listed any more is called as its project.
+        shown = str(each.get("project_key") or name or "-") if name == session_id else name
+        before = "before: " if has_recovered else ""
         line: Line = (
-            (f"{_clock(at, now):<12}", "quiet"),
-            (f"{what:<18} ", style),
-            (f"{project}  ", "strong"),
-            (f"{texts.get('reason', '')}", "text"),
+            (f"{_clock(at, now):<14}", "quiet"),
+            (f"{what:<18} ", "success" if has_recovered else "error"),
+            (f"{plain(shown, 40)}  ", "strong"),
+            (f"{before}{texts.get('reason', '')}", "text"),
             (f"  Wakeful: {acted}" if acted != "none" else "", "accent"),
         )
         yield ViewEntry(f"{at}{number}", (line,))
@@ -203,6 +215,9 @@ class ViewHost(Protocol):
 
     def daemon_mode(self) -> str:
         """The mode of the daemon; empty while it is not known."""
+
+    def session_name(self, subject: str) -> str:
+        """What the list calls this session; anything else stays as it is."""
 
     def disconnected_text(self) -> str:
         """Since when the daemon does not answer; empty while it does."""
@@ -288,7 +303,7 @@ class View(ModalScreen[str | None]):
         except WakefulError:
             # The connection reports problems of the daemon, and the view is fetched again after them.
             return
-        entries = self._kind.entries(answer.body, self._host.wall_time())
+        entries = self._kind.entries(answer.body, self._host.wall_time(), self._host.session_name)
         observing = self._host.daemon_mode() == "observe"
         await self._show([without_actions(each) if observing else each for each in entries])
 

@@ -33,7 +33,7 @@ from wakeful.watchdog.rules import FAILURE_MESSAGE
 # A worker that was notified of a job takes it within this time, or the notification was lost.
 REVIVED_SECONDS_MAX: Final = 600.0
 RevivalHandler = Callable[[QueueRevival], Awaitable[None]]
-UNWRITTEN_OUTCOME: Final = "unverified: this could not be recorded when it was done; not yet seen running"
+UNWRITTEN_OUTCOME: Final = "unverified: it was done but could not be recorded then; not yet seen running"
 
 log = logging.getLogger("wakeful.watchdog")
 
@@ -133,7 +133,7 @@ class RevivalVerifier:
 
     async def _on_working(self, revival: QueueRevival) -> None:
         await self._write_events(
-            revival, CriticalEventKind.SESSION_RECOVERED, "recovered: its next job is at work", owed=True
+            revival, CriticalEventKind.SESSION_RECOVERED, "recovered: its next job is running", owed=True
         )
         await self._jobs.advance(revival, replace(revival, stage=QueueRevivalStage.RUNNING))
 

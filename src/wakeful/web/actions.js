@@ -2,7 +2,7 @@
 
 import { choiceField, confirmed, textField } from "/asking.js";
 import { button, command, element, holding, refusals, refused } from "/dom.js";
-import { aboutCall, called } from "/rows.js";
+import { aboutCall, byName, called } from "/rows.js";
 
 const BY = "web page";
 const LENGTHS = { "2h": ["2 hours", 7200], "30m": ["30 minutes", 1800], "8h": ["8 hours", 28800], "1d": ["one day", 86400] };
@@ -61,7 +61,7 @@ function offers(record, mute, question) {
     hosted ? null : record.managed ? release(record, acts.get("release")) : adopt(record, adopting),
     mute ? unmute(record, mute) : silence(record),
     wrong(record),
-  ].filter(Boolean).map((offer) => ({ body: () => ({}), tell: (answer) => answer, ...offer }));
+  ].filter(Boolean).map((offer) => ({ body: () => ({}), tell: (answer) => answer, ...offer, argv: offer.argv && byName(offer.argv, record) }));
 }
 
 function reply(record, question, name, label) {
@@ -177,8 +177,8 @@ function wrong(record) {
   };
 }
 
-const muting = (record, length) => ["wakeful", "mute", record.id, "--for", length];
-const ours = (act, record) => ["wakeful", ...(act === "wrong" ? ["session"] : []), act, record.id];
+const muting = (record, length) => byName(["wakeful", "mute", record.id, "--for", length], record);
+const ours = (act, record) => byName(["wakeful", ...(act === "wrong" ? ["session"] : []), act, record.id], record);
 const told = (answer, words) => (answer.ok ? { ok: true, body: { told: words } } : answer);
 
 /** Hand several over, one after another; what was refused is named. */

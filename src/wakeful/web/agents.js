@@ -4,7 +4,7 @@ import { OBSERVING } from "/actions.js";
 import { sessionAddress } from "/address.js";
 import { confirmed } from "/asking.js";
 import { button, command, element, holding, inward, redraw, refusals, refused, setText, spoken } from "/dom.js";
-import { age, shortId } from "/rows.js";
+import { age, called, shortId } from "/rows.js";
 
 // Agents that need a person come first.
 const ORDER = ["stale", "error", "unknown", "starting", "stopping", "running", "stopped"];
@@ -31,18 +31,20 @@ const COMMANDS = {
   "restart-session": (name) => ["wakeful", "agent", "restart-session", name],
 };
 
-/** Keeps the list of agents. */
+/** Keeps the list of agents. `get(id)` is the record of a session that is listed. */
 export class Agents {
   #list;
   #empty;
   #post;
+  #get;
   #records = new Map();
   #mode = "";
 
-  constructor({ list, empty, post }) {
+  constructor({ list, empty, post, get }) {
     this.#list = list;
     this.#empty = empty;
     this.#post = post;
+    this.#get = get;
   }
 
   replace(records) {
@@ -61,6 +63,11 @@ export class Agents {
     this.#show();
   }
 
+  /** Call sessions as the list does, once it has arrived. */
+  name() {
+    this.#show();
+  }
+
   /** How many need a person. */
   get troubled() {
     return [...this.#records.values()].filter(({ state }) => ["stale", "error", "unknown"].includes(state)).length;
@@ -76,24 +83,26 @@ export class Agents {
     );
     this.#empty.hidden = records.length > 0;
     const refusal = this.#mode === "observe" ? OBSERVING : "";
-    redraw(this.#list, [records, refusal], () => records.map((record) => card(record, this.#post, refusal)));
+    const nameOf = (id) => (this.#get(id) ? called(this.#get(id)) : shortId(id));
+    const named = records.map((record) => [record, record.session_id && nameOf(record.session_id)]);
+    redraw(this.#list, [named, refusal], () => named.map(([record, name]) => card(record, name, this.#post, refusal)));
   }
 }
 
-function card(record, post, refusal) {
+function card(record, session, post, refusal) {
   const badge = element("span", "agent-state", record.state);
   badge.dataset.state = record.state;
   const since = element("span", "age", age(record.since, Date.now()));
   since.dataset.since = record.since;
   const head = holding("p", "agent-head", element("b", "", record.name), badge, since, element("span", "badge", record.runtime));
-  const made = holding("li", "card", head, holding("p", "agent-why", ...spoken(record.reason)), place(record), ...orders(record, post, refusal));
+  const made = holding("li", "card", head, holding("p", "agent-why", ...spoken(record.reason)), place(record, session), ...orders(record, post, refusal));
   made.dataset.agent = record.id;
   return made;
 }
 
-function place(record) {
+function place(record, session) {
   const alive = element("span", "soft", record.session_alive ? "session alive" : "no live session");
-  const link = record.session_id ? inward(shortId(record.session_id), sessionAddress(record.session_id)) : null;
+  const link = record.session_id ? inward(session, sessionAddress(record.session_id)) : null;
   return holding("p", "agent-place", alive, link);
 }
 

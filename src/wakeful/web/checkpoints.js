@@ -2,25 +2,27 @@
 // Everything in it may hold an agent's words and enters through textContent only.
 
 import { sessionAddress } from "/address.js";
-import { button, element, holding, inward, moment, spoken, unmarked } from "/dom.js";
-import { shortId } from "/rows.js";
+import { button, element, holding, inward, moment, setText, spoken, unmarked } from "/dom.js";
+import { called, shortId } from "/rows.js";
 
 const SHOWN_MAX = 50;
 const LABELS = { continue: "Continue", done: "It has happened", rollback: "Roll back", abort: "Abort" };
 
-/** Keeps the list. `post(path, order)` answers with {ok, body}; without it, only commands are shown. */
+/** Keeps the list. `post(path, order)` answers with {ok, body}; without it, only commands are shown. `get(id)` is a listed session. */
 export class Checkpoints {
   #list;
   #more;
   #empty;
   #post;
+  #get;
   #shown = new Map();
 
-  constructor({ list, more, empty, post }) {
+  constructor({ list, more, empty, post, get }) {
     this.#list = list;
     this.#more = more;
     this.#empty = empty;
     this.#post = post;
+    this.#get = get;
   }
 
   /** One that is being decided on keeps its place: only what is new or gone is drawn. */
@@ -38,6 +40,7 @@ export class Checkpoints {
       this.#shown.set(record.number, made);
       this.#list.append(made);
     }
+    this.name();
     const left = records.length - open.length;
     this.#more.textContent = left ? `${left} more: wakeful checkpoint list` : "";
     this.#empty.hidden = records.length > 0;
@@ -49,8 +52,8 @@ export class Checkpoints {
     const head = element("p", "checkpoint-head");
     head.append(
       element("b", "", `Checkpoint ${record.number}`),
+      this.#subject(record),
       element("span", "badge", record.project || "no project"),
-      record.kind === "session" ? inward(shortId(record.subject), sessionAddress(record.subject)) : element("span", "", record.subject),
       element("span", "age", "since"),
       moment(record.opened_at),
     );
@@ -60,6 +63,22 @@ export class Checkpoints {
     made.append(head, element("p", "", "May have taken effect already:"), doubts, choices);
     this.#offer(record, choices);
     return made;
+  }
+
+  /** Call sessions as the list does, once it has arrived. */
+  name() {
+    for (const link of this.#list.querySelectorAll("[data-subject]")) {
+      const session = this.#get(link.dataset.subject);
+      setText(link, session ? called(session) : shortId(link.dataset.subject));
+      link.nextElementSibling.hidden = link.textContent === link.nextElementSibling.textContent;
+    }
+  }
+
+  #subject({ kind, subject }) {
+    if (kind !== "session") return element("span", "", subject);
+    const link = inward("", sessionAddress(subject));
+    link.dataset.subject = subject;
+    return link;
   }
 
   #offer(record, place) {

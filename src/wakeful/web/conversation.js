@@ -155,9 +155,15 @@ export class Conversation {
 
 function callLine({ at: when, untrusted: { tool, input, result } }) {
   const end = element("span", "end");
-  const line = holding("li", "call", exactMoment(when), element("code", "said", aboutCall(tool, input) ?? `${tool} ${input}`), end);
-  if (result) line.append(holding("details", "", element("summary", "", "result"), element("pre", "untrusted", result)));
-  return { line, end };
+  const about = element("code", "said", aboutCall(tool, input) ?? `${tool} ${input}`);
+  return { line: holding("li", "call", exactMoment(when), result ? opening(about, result) : about, end), end };
+}
+
+/** A call that opens to its result: a line each, so that a screen has twice as many. */
+function opening(about, result) {
+  const summary = holding("summary", "", about);
+  summary.title = "Show the result";
+  return holding("details", "", summary, element("pre", "untrusted", result));
 }
 
 function textLine({ at: when, by, untrusted: { text } }) {

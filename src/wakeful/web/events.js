@@ -8,6 +8,8 @@ const SHOWN_MAX = 300;
 // An event has few; a program may write more.
 const DETAILS_MAX = 12;
 const DETAIL_CHARS_MAX = 400;
+// A recovery names what it ended.
+const TITLES = { session_recovered: "recovered from" };
 
 /** `get(id)` is the record of a session that is listed. */
 export function drawEvents({ rows, empty, more, table }, list, since, get) {
@@ -26,7 +28,7 @@ function nameOf({ session_id: id, project_key: project }, get) {
 }
 
 function line([event, name]) {
-  const what = holding("td", "what", element("span", "event-name", words(event.event)), ": ", holding("span", "", ...spoken(words(event.reason))), details(event));
+  const what = holding("td", "what", element("span", "event-name", TITLES[event.event] ?? `${words(event.event)}:`), " ", holding("span", "", ...spoken(words(event.reason))), details(event));
   what.dataset.event = event.event;
   const did = event.action_taken === "none" ? "" : words(event.action_taken);
   const who = event.session_id ? inward(name, sessionAddress(event.session_id)) : element("span", "soft", name || "–");

@@ -38,8 +38,8 @@ const lanes = new Lanes();
 const list = new SessionList(roster, address, lanes);
 const report = new ReportView();
 const session = new SessionView(post && guarded(post));
-const agents = new Agents({ list: byId("agent-rows"), empty: byId("agents-empty"), post });
-const checkpoints = new Checkpoints({ list: byId("checkpoint-rows"), more: byId("checkpoints-more"), empty: byId("checkpoints-empty"), post });
+const agents = new Agents({ list: byId("agent-rows"), empty: byId("agents-empty"), post, get: (id) => roster.get(id) });
+const checkpoints = new Checkpoints({ list: byId("checkpoint-rows"), more: byId("checkpoints-more"), empty: byId("checkpoints-empty"), post, get: (id) => roster.get(id) });
 
 /** An order changes what is shown: look again once it was given. */
 function guarded(give) {
@@ -183,6 +183,8 @@ const link = new Link({
     roster.replace(records, older);
     if (!list.ready && address.choice.view !== "session") refresh();
     list.ready = true;
+    checkpoints.name();
+    agents.name();
     if (link.isAsking) {
       lanes.forget();
       session.change(roster.get(address.choice.session));

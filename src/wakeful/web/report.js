@@ -60,18 +60,18 @@ function drawn(report) {
 function section([mark, name], sessions, until, isCut) {
   const sign = element("span", "part-mark", mark);
   sign.setAttribute("aria-hidden", "true");
-  const made = holding("section", "part", holding("h3", "", sign, `${name} `, isCut ? null : element("span", "soft", String(sessions.length))), holding("ul", "card", ...lines(sessions, until)));
+  const made = holding("section", "part", holding("h3", "", sign, `${name} `, isCut ? null : element("span", "soft", String(sessions.length))), holding("ul", "card", ...lines(sessions, until, isCut)));
   made.dataset.part = sessions[0].part;
   return made;
 }
 
 /** Many with the same words are one line that opens. */
-function lines(sessions, until) {
+function lines(sessions, until, isCut) {
   const alike = Map.groupBy(sessions, ({ provider, words, id }) => (words ? `${provider} ${words}` : id));
   return [...alike.values()].flatMap((those) => {
     const found = those.map((session) => line(session, until));
     if (those.length < ALIKE_MIN) return found;
-    const summary = holding("summary", "", element("b", "", `${those.length} sessions`), " ", ...spoken(those[0].words));
+    const summary = holding("summary", "", element("b", "", `${isCut ? "at least " : ""}${those.length} sessions`), " ", ...spoken(those[0].words));
     return [holding("li", "", holding("details", "", summary, holding("ul", "", ...found)))];
   });
 }

@@ -96,6 +96,9 @@ export function shortId(id) {
 /** What a person calls it: its short name, as every command takes it. */
 export const called = (record) => record.short_name || record.name || record.project || shortId(record.id);
 
+/** A command of Wakeful with the name of the session in place of its id. */
+export const byName = (argv, record) => (argv[0] === "wakeful" && record.short_name ? argv.map((word) => (word === record.id ? record.short_name : word)) : argv);
+
 /** `Bash {"command": "make test"}` is `Bash: make test`. */
 export function callText(text) {
   const at = text.indexOf(" {");

@@ -6,7 +6,7 @@ import { byId, clear, command, element, exactMoment, holding, inward, moment, re
 import { drawLadder } from "/ladder.js";
 import { read } from "/link.js";
 import { PromptBox } from "/prompt.js";
-import { age, called, callText, doing, shortId, since, tone, words } from "/rows.js";
+import { age, byName, called, callText, doing, shortId, since, tone, words } from "/rows.js";
 import { Timeline } from "/timeline.js";
 
 const PAST_SHOWN = 14;
@@ -117,10 +117,10 @@ export class SessionView {
     redraw(byId("session-sentence"), why.sentence, () => spoken(why.sentence));
     redraw(byId("session-ladder"), why.ladder, () => [drawLadder(why.ladder)]);
     redraw(byId("session-reasons"), [why.fired, why.held_back, why.evidence, why.next_change_at], () => reasons(why));
-    redraw(byId("session-step"), why.command, () => [
-      holding("p", "", element("b", "", "Next step"), " ", ...spoken(why.command_text)),
-      ...(why.command[1] === "checkpoint" ? [inward("Decide here", "/?view=decisions", "button small")] : []),
-      command(why.command, "take the next step"),
+    const step = byName(why.command, this.#record);
+    redraw(byId("session-step"), step, () => [
+      holding("p", "", element("b", "", "Next step"), command(step, "take the next step"), holding("span", "soft", ...spoken(why.command_text))),
+      ...(step[1] === "checkpoint" ? [inward("Decide here", "/?view=decisions", "button small")] : []),
     ]);
   }
 

@@ -155,7 +155,7 @@ export class SessionList {
     const { found, managed } = this.#roster.census();
     const helps = found > 0 && managed === 0 && localStorage.getItem(HINT_CLOSED) === null;
     byId("hint").hidden = !helps;
-    sayIn("hint-text", `${found} watched only, 0 managed: Wakeful sends alerts but does not act. ${this.canAdopt ? "Adopt?" : "To change that: `wakeful adopt NAME`."}`);
+    sayIn("hint-text", `${found.toLocaleString("en")} watched only, 0 managed: Wakeful sends alerts but does not act. ${this.canAdopt ? "Adopt?" : "To change that: `wakeful adopt NAME`."}`);
     byId("hint-adopt").hidden = !this.canAdopt;
   }
 

@@ -215,8 +215,7 @@ function fill(row, record) {
   const name = called(record);
   setText(row.link, name);
   row.link.title = record.id;
-  // Most are called as their project.
-  setText(row.folder, record.project === name ? "" : record.project || "–");
+  setText(row.folder, record.project || "–");
   setText(row.managed, record.managed ? "managed" : "");
   row.project.title = record.cwd ?? "";
   const what = doing(record) || "–";

@@ -38,7 +38,7 @@ def shown(*messages: MessageRecord, cells: int | None = None, is_alive: bool = T
         (CallEnd.OK, "        ✓ Bash: make test  1m → 2 failed"),
         (CallEnd.ERROR, "        ✗ Bash: make test  1m → 2 failed"),
         (CallEnd.REFUSED, "        ⊘ Bash: make test  refused  1m → 2 failed"),
-        (CallEnd.CUT_OFF, "        ✗ Bash: make test  cut off  1m → 2 failed"),
+        (CallEnd.CUT_OFF, "        ✗ Bash: make test  interrupted  1m → 2 failed"),
     ],
 )
 def test_a_call_is_one_line_with_its_end(end: CallEnd, line: str) -> None:
@@ -49,7 +49,7 @@ def test_an_open_call_says_what_is_known_of_it() -> None:
     assert shown(called(CallEnd.OPEN, result="")) == ["        … Bash: make test  running"]
     assert shown(called(CallEnd.WAITING, result="")) == ["        ◆ Bash: make test  waiting for you"]
     assert shown(called(CallEnd.OPEN, result=""), is_alive=False) == [
-        "        ? Bash: make test  end not seen"
+        "        ? Bash: make test  result unknown"
     ]
 
 

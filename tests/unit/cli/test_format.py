@@ -176,7 +176,7 @@ AT_80 = """\
 ● prompting  48s  日本語プロジェクト          Bash: make test 2>&1 | tail (+1 m…
 ◌ idle        1h  billing-42a0                the usage limit is reached · rese…
 ○ idle       50m  notes                       ready for a prompt
-· stopped     6h  scratch                     ended, nothing wrong
+· stopped     6h  scratch                     ended normally
 · stopped    19h  crawler                     no process seen
 3 need you, 2 prompting, 2 idle, 2 stopped
 2,000 older: wakeful ls --all
@@ -190,7 +190,7 @@ AT_160 = """\
 ● prompting  48s  日本語プロジェクト                    日本語プロジェクト      claude-b8a1abcd      Bash: make test 2>&1 | tail (+1 more)
 ◌ idle        1h  billing-42a0                          billing                 claude-42a00403      the usage limit is reached · resets 3pm
 ○ idle       50m  notes                                 notes                   claude-8534f457      ready for a prompt
-· stopped     6h  scratch                               scratch                 claude-2a318785      ended, nothing wrong
+· stopped     6h  scratch                               scratch                 claude-2a318785      ended normally
 · stopped    19h  crawler                               crawler                 nightly-crawler      no process seen
 3 need you, 2 prompting, 2 idle, 2 stopped
 2,000 older: wakeful ls --all
@@ -204,7 +204,7 @@ codex-0199c4ab-46d4-7c7a-9c39-02b38963dc6e   paper                              
 claude-b8a1abcd-1a69-46c7-8da4-f9fc3c6da5d7  日本語プロジェクト                    prompting  healthy   none       48s  claude    日本語プロジェクト      -        Bash: make test 2>&1 | tail (+1 more)
 claude-42a00403-ce80-44b0-a404-2bb3d4341aad  billing-42a0                          idle       degraded  time       1h   claude    billing                 -        the usage limit is reached · resets 3pm
 claude-8534f457-38d0-48ec-8f10-99c6c3e1b258  notes                                 idle       healthy   none       50m  claude    notes                   -        ready for a prompt
-claude-2a318785-3184-4f27-8591-42deccea2645  scratch                               stopped    healthy   none       6h   claude    scratch                 -        ended, nothing wrong
+claude-2a318785-3184-4f27-8591-42deccea2645  scratch                               stopped    healthy   none       6h   claude    scratch                 -        ended normally
 nightly-crawler                              crawler                               stopped    unknown   none       19h  nightly   crawler                 -        no process seen
 """
 

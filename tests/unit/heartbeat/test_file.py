@@ -90,7 +90,7 @@ WRONG: dict[str, tuple[str | bytes, int, str]] = {
     "alias": (with_fields("summary: *a"), 2, "anchors"),
     "tag": (with_fields("summary: !!python/name:os.system x"), 2, "tags"),
     "merge key": (with_fields("<<: {}", "version: 1"), 2, "unknown"),
-    "key twice": (with_fields("version: 1", "enabled: true", "version: 1"), 4, "stands here twice"),
+    "key twice": (with_fields("version: 1", "enabled: true", "version: 1"), 4, "is here twice"),
     "bomb": (with_fields("a: &a [x,x]", "b: &b [*a,*a]", "c: [*b,*b]"), 2, "anchors"),
     "deep": (with_fields("summary: " + "[" * 60 + "]" * 60), 2, "nested deeper"),
     "very deep": (with_fields("summary: " + "[" * 4000), 2, "nested deeper"),

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from support.judging_helpers import POLICY, at, folded, held, hold_by, told
-from wakeful.cli.format.explanation import why_lines
+from wakeful.cli.format.explanation import refused_action_lines, why_lines
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.process import FOREIGN_BOOT_ID, Process, ProcessState
 from wakeful.judging import events as e
-from wakeful.judging.available_actions import NOTHING_WRITTEN
+from wakeful.judging.available_actions import NOTHING_WRITTEN, ActionName
 from wakeful.judging.evidence import ClientStatus, LivenessLevel, Orphan, Pane, RuntimeState, SessionIdentity
-from wakeful.judging.explanation import RULE_TEXTS, Explanation, LevelState, explain, rule_text
+from wakeful.judging.explanation import RULE_TEXTS, Explanation, LevelState, RefusedAction, explain, rule_text
 from wakeful.judging.findings import FindingCode
 from wakeful.judging.folding import RULE_VERSION
 from wakeful.judging.judge import judge
@@ -361,6 +361,17 @@ def test_keys_are_never_shown() -> None:
     body = msgspec.json.encode(why([PROMPT, call(2.0, "curl -H 'x: sk-ant-abcdefgh12345678'")], 9.0))
     assert b"abcdefgh12345678" not in body
     assert b"[key]" in body
+
+
+def test_bringing_back_is_one_word() -> None:
+    """`revive` and `resume` are one verb for people; each reason is said once."""
+    refused = (
+        RefusedAction(ActionName.RESUME, "it needs a login"),
+        RefusedAction(ActionName.REVIVE, "it needs a login"),
+    )
+    explanation = msgspec.structs.replace(why([PROMPT], 9.0, held(ProcessState.DEAD)), refused=refused)
+    lines = ["".join(text for text, _ in line) for line in refused_action_lines(explanation)]
+    assert lines == ["  resume: it needs a login"]
 
 
 def test_the_ladder_is_drawn_to_its_break() -> None:

@@ -29,7 +29,14 @@ from wakeful.judging.events import (
 from wakeful.judging.evidence import ClientStatus
 from wakeful.judging.findings import NEEDS_YOU
 from wakeful.judging.thresholds import Dollars, Policy
-from wakeful.reports.model import Commit, GitChanges, Report, ReportSection, SessionReport
+from wakeful.reports.model import (
+    SESSIONS_MAX,
+    Commit,
+    GitChanges,
+    Report,
+    ReportSection,
+    SessionReport,
+)
 from wakeful.reports.service import ReportService, token_usage_since
 from wakeful.reports.text import CHAT_CHARS_MAX, BadMoment, chat_text, parse_moment, report_lines
 from wakeful.storage.base import Note
@@ -102,6 +109,20 @@ def test_everybody_stands_where_a_person_looks_first() -> None:
     totals = report.totals
     assert (totals.sessions, totals.waiting, totals.died, totals.finished) == (4, 1, 1, 1)
     assert report.line == "2 need you · 1 died · 1 finished"
+
+
+def test_a_question_comes_before_many_refused_logins() -> None:
+    """A report lists a number of sessions only: the one that asks is among them, however old its question is."""
+    house = SupervisorFixture()
+    house.start("asks")
+    house.ask("asks", "Bash: git push")
+    house.clock.advance(60.0)
+    for number in range(SESSIONS_MAX):
+        house.start(f"s{number}")
+        house.fail(f"s{number}", "Please run /login", Failure.AUTH)
+    report = reported(house)
+    assert report.sessions[0].id == "claude-asks"
+    assert report.left_out == 1
 
 
 def test_a_turn_that_changed_nothing_says_so() -> None:

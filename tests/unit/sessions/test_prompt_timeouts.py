@@ -210,7 +210,7 @@ def test_a_record_of_which_nothing_is_left_is_laid_to_rest(state: str, house: Su
         (house.work if state == "prompting" else house.ask)("a")
     anew = SupervisorFixture(store=house.store)
     shown, words = repaired(anew, subject("a").id, dry_run=True)
-    assert (shown["state"], words) == ((state, "stopped"), "this would be mended")
+    assert (shown["state"], words) == ((state, "stopped"), "this would be repaired")
     assert stored_state(anew) == state
     repaired(anew, subject("a").id)
     assert stored_state(anew) == "stopped"

@@ -305,7 +305,7 @@ def merge(*, fragment: str, config_file: str | None, dry_run: bool) -> int:
 @click.command(epilog="Example: wakeful config trust .wakeful/agents/fox/HEARTBEAT.md")
 @click.argument("file", metavar="[HEARTBEAT.md]", required=False)
 def trust(*, file: str | None) -> int:
-    """Trust this folder's wakeful.toml or an agent's HEARTBEAT.md as it is now. A change ends the trust.
+    """Trust this folder's wakeful.toml or an agent's HEARTBEAT.md as it is now. If the file changes, trust it again.
 
     For people: refused inside an agent's session.
     """

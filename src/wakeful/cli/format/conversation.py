@@ -38,10 +38,10 @@ _WORDS: Final = {
     CallEnd.REFUSED: "refused",
     CallEnd.OPEN: "running",
     CallEnd.WAITING: "waiting for you",
-    CallEnd.CUT_OFF: "cut off",
+    CallEnd.CUT_OFF: "interrupted",
 }
 # Without a living agent, an open call neither runs nor is known to be cut off.
-_UNSEEN: Final = ("?", "quiet", "end not seen")
+_UNSEEN: Final = ("?", "quiet", "result unknown")
 # For a terminal that has no UTF-8.
 ASCII_MARKS: Final[Mapping[str, str]] = {"✓": "+", "✗": "x", "⊘": "-", "…": ".", "◆": "!", "→": ">"}
 

@@ -12,6 +12,7 @@ from typing import Final
 from wakeful.cli.output import plain_keeping_indent, print_line
 from wakeful.client.client import decode_body
 from wakeful.core.text import plain
+from wakeful.judging.available_actions import ActionName
 from wakeful.judging.explanation import Explanation, LevelState
 from wakeful.judging.findings import Health
 from wakeful.judging.resume_command import command_line
@@ -72,9 +73,11 @@ def suppressed_lines(explanation: Explanation, *, with_rules: bool) -> Iterator[
 
 def refused_action_lines(explanation: Explanation) -> Iterator[Line]:
     """The actions that are refused, each reason once."""
-    names: dict[str, list[str]] = {}
+    names: dict[str, dict[str, None]] = {}
     for each in explanation.refused:
-        names.setdefault(each.reason, []).append(each.name)
+        # One verb brings back whatever is down.
+        name = ActionName.RESUME if each.name == ActionName.REVIVE else each.name
+        names.setdefault(each.reason, {})[name] = None
     for reason, those in names.items():
         yield ((f"  {', '.join(those)}: ", "strong"), (plain(reason), "text"))
 

@@ -182,7 +182,7 @@ def activity_text(record: SessionRecord) -> str:
         return "done; Wakeful cannot send it a prompt"
     if record.health is Health.UNKNOWN:
         return "ended; no log shows how" if record.broken_at is not None else "no process seen"
-    return "ended, nothing wrong" if record.state is State.STOPPED else ""
+    return "ended normally" if record.state is State.STOPPED else ""
 
 
 def _wait_text(wait: WaitRecord) -> str:

@@ -94,7 +94,7 @@ class Pool(Generic[Item]):
         if not self._idle:
             return None
         idle_since = self._states[next(iter(self._idle))].idle_since
-        assert idle_since is not None, "an idle session has the time since when it is"
+        assert idle_since is not None, "an idle session must have the time since which it is idle"
         return idle_since + self.limits.idle_seconds
 
     def keys(self) -> tuple[ConversationKey, ...]:

@@ -93,7 +93,7 @@ class AgentChangeListener:
                                 self._on_engine_change(name)
             except WorldError as problem:
                 if self.is_connected:
-                    log.warning("no events about agents arrive any more: %s", problem)
+                    log.warning("no more events about agents arrive: %s", problem)
             if self.is_connected:
                 self.is_connected = False
                 self._on_engine_change(ALL_AGENTS)

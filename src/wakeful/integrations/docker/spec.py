@@ -74,7 +74,7 @@ def ready_pattern(spec: AgentSpec) -> re.Pattern[str] | None:
     try:
         return re.compile(spec.ready)
     except re.error as problem:
-        raise AgentRefused(name=spec.name, reason=f"`ready` is no pattern: {problem}") from problem
+        raise AgentRefused(name=spec.name, reason=f"`ready` is not a valid pattern: {problem}") from problem
 
 
 def epoch_of(labels: Mapping[str, str]) -> int:
