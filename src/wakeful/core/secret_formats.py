@@ -111,7 +111,7 @@ TOKENS: Final = (
     # Anyone who knows such an address may report through it.
     Format("address of a log collector or a heartbeat", ("://",),
         r"(://[\w.-]{1,100}/(?:[\w.-]{1,40}/){0,5}(?:key|token|inputs?|receiver/v\d/http|heartbeats?|collect(?:or)?|ingest|alert)/)"
-        r"(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[A-Za-z_=]{0,40}[0-9])[\w=]{16,200})(?![\w.-])"
+        r"(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[A-Za-z_=]{0,40}[0-9])[\w=]{16,200}+)(?!\w|[.-]\w)"
         r"|(://(?:\w{1,10}\.)?(?:hc-ping\.com|nosnch\.in|cronitor\.link/p|webhook\.site)/)[\w-]{8,100}", r"\1\2[token]"),
     Format("address of an alert service (Apprise)", ("://",),
         r"\b((?:tgram|discord|slack|pover|pbul|gotifys?|ntfys?|matrixs?|mmosts?|rockets?|twilio|sendgrid|mailgun|pagerduty|opsgenie|msteams|workflows|ifttt|prowl|webex|signals?|whatsapp|json|xml|form)s?://)[^\s\"'<>\\]{4,}", r"\1[token]"),
@@ -229,7 +229,7 @@ TOKENS: Final = (
     Format("product key", ("-",),
         r"(?-i:(?<![\w-])[A-Z0-9]{5}(?:-[A-Z0-9]{5}){4}(?![\w-]))", "[key]", long=True),
     Format("Zhipu key", (".",),
-        r"(?-i:(?<![\w.])[0-9a-f]{32}\.[A-Za-z0-9]{16}(?![\w.]))", "[key]", long=True),
+        r"(?-i:(?<![\w.])[0-9a-f]{32}\.[A-Za-z0-9]{16}(?!\w|\.\w))", "[key]", long=True),
     Format("crumb of Jenkins", ("crumb",),
         r"(\b(?:jenkins-)?crumb\\{0,127}[\"']?\s{0,3}[:=]\s{0,3}\\{0,127}[\"']?)[0-9a-f]{32,}", r"\1[token]"),
     Format("Ansible vault", ("$ansible_vault",),
