@@ -473,6 +473,8 @@ def cpu_seconds(daemon: RunningDaemon) -> float:
 
 # Twenty tabs that show one session, and a person who reads another.
 READERS = 20
+# `wakeful logs` waits for ten.
+OTHER_SECONDS_MAX = 8.0
 COSTLY = ("password token secret authorization key= " + "aB3" * 30 + " ") * 160
 
 
@@ -500,7 +502,11 @@ def test_a_costly_conversation_delays_no_other(daemon: RunningDaemon, redteam: R
         status_seconds = time.monotonic() - began_status
         sizes = {len(each.result().body) for each in answers}
     whole = time.monotonic() - began
-    redteam.attack(WAY_IN, f"another conversation took {seconds:.1f} s", held=b"the other one" in read.body)
+    redteam.attack(
+        WAY_IN,
+        f"another conversation took {seconds:.1f} s",
+        held=b"the other one" in read.body and seconds < OTHER_SECONDS_MAX,
+    )
     redteam.attack(WAY_IN, f"{READERS} readers took {whole:.1f} s", held=whole < ANSWER_SECONDS_MAX)
     redteam.attack(WAY_IN, f"`status` took {status_seconds:.1f} s", held=status_seconds < 2)
     redteam.attack(WAY_IN, f"an answer has {sizes} bytes", held=max(sizes) < 2 * CHARS_MAX)
