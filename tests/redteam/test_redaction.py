@@ -24,12 +24,14 @@ from support.chromium import chromium, needs_chromium
 from support.daemon_process import RunningDaemon
 from support.judging_helpers import folded
 from support.leaky_sessions import LeakySessions, files_at_rest
+from support.read_routes import fleet_targets, session_views
 from support.real_clients import wait_for
 from support.secret_kinds import KINDS, Kind
 from wakeful.alerts.model import finished_text, needs_you_text, problem_text, question_of
 from wakeful.checkpoints.model import checkpoint_record, number_draft, to_markdown
 from wakeful.checkpoints.session_draft import queue_draft
 from wakeful.cli.app import root
+from wakeful.cli.format.conversation import ConversationLayout, conversation_lines
 from wakeful.client.client import DaemonClient
 from wakeful.config.paths import StatePaths
 from wakeful.control.briefs import BriefedCall, brief
@@ -44,6 +46,7 @@ from wakeful.judging.interrupted_calls import interrupted_calls
 from wakeful.judging.session_record import SessionRecord
 from wakeful.mcp.tools import DaemonQueries
 from wakeful.tui.detail import SessionDetail, detail
+from wakeful.views.records import ConversationPart, MessageRecord
 
 if TYPE_CHECKING:
     from redteam.conftest import Redteam
@@ -54,9 +57,14 @@ OPEN = """async (href) => {
   history.pushState({}, "", href);
   dispatchEvent(new PopStateEvent("popstate"));
   const view = document.getElementById("session");
-  while (!view.querySelector("#session-ladder > *")) await new Promise(requestAnimationFrame);
+  const isDrawn = () => view.querySelector("#session-ladder > *") && view.querySelector("#session-log > *");
+  while (!isDrawn()) await new Promise(requestAnimationFrame);
   return document.title + view.outerHTML;
 }"""
+
+
+# The views with the words of agents.
+WORDY = ("", "/why", "/calls", "/messages")
 
 
 class Posts:
@@ -109,6 +117,10 @@ class Scene:
             self.leaky.get(f"/api/sessions/{session_id}/why").content, type=Explanation
         )
 
+    def messages(self, session_id: str) -> tuple[MessageRecord, ...]:
+        answered = self.leaky.get(f"/api/sessions/{session_id}/messages").content
+        return msgspec.json.decode(answered, type=ConversationPart).messages
+
 
 @contextmanager
 def _hearing(scene: Scene) -> Iterator[None]:
@@ -160,17 +172,26 @@ def _count(
 
 
 def test_http(scene: Scene, redteam: "Redteam") -> None:
-    """The record, its explanation, its calls and its transitions."""
-    views = ("", "/why", "/calls", "/messages", "/inspect", "/events")[: redteam.rounds(4, 6)]
+    """Every route that reads: of all sessions, and of each. The short form reads each view of one session."""
+    described = scene.leaky.get("/api/openapi.json").json()
+    views, targets = session_views(described), fleet_targets(described)
+    assert {"", "/why", "/calls", "/messages", "/inspect", "/events"} <= set(views)
+    assert {"/api/timeline?hours=24", "/api/find?name=a", "/api/report?since=24h"} <= set(targets)
 
     def seen(number: int, _kind: Kind) -> str:
         ids = scene.leaky.ids_of(number)
-        return "\n".join(
-            scene.leaky.get(f"/api/sessions/{each}{view}").text for each in ids for view in views
-        )
+        texts = []
+        for place, view in enumerate(views):
+            # A session in an agent's own transcript has the most words.
+            asked = ids if view in WORDY else (ids[2 if redteam.rounds(0, 1) else place % 3],)
+            texts += [scene.leaky.get(f"/api/sessions/{each}{view}").text for each in asked]
+        return "\n".join(texts)
 
     assert "[key]" in seen(0, KINDS[0]), "its words are there"
     _count(redteam, "HTTP", seen)
+    everything = "\n".join(scene.leaky.get(target).text for target in targets)
+    assert "leaky" in everything
+    _count(redteam, "HTTP, all sessions", lambda _number, _kind: everything, step=3)
 
 
 def test_websocket(scene: Scene, redteam: "Redteam") -> None:
@@ -216,7 +237,8 @@ def test_command_line(scene: Scene, redteam: "Redteam") -> None:
 
 
 def test_top(scene: Scene, redteam: "Redteam") -> None:
-    """The view of one session in `wakeful top`."""
+    """The view of one session in `wakeful top`, with its conversation."""
+    layout = ConversationLayout("claude", 200)
 
     def seen(number: int, _kind: Kind) -> str:
         ids = scene.leaky.ids_of(number)
@@ -227,8 +249,11 @@ def test_top(scene: Scene, redteam: "Redteam") -> None:
                 scene.record(each), SessionDetail(scene.why(each)), time.time(), cells=200, with_head=True
             )
         ]
+        said = [each for one in ids for each in scene.messages(one)]
+        lines += conversation_lines(said, layout)
         return "\n".join(text for line in lines for text, _style in line)
 
+    assert "[key]" in seen(0, KINDS[0]), "its words are there"
     _count(redteam, "top", seen)
 
 
@@ -335,6 +360,15 @@ def test_page(scene: Scene, redteam: "Redteam") -> None:
         assert all(each in first for each in scene.leaky.ids_of(0)), "each had its turn"
         _count(redteam, "page, list", lambda _number, _kind: listed, step=3)
         _count(redteam, "page, one session", seen, every=redteam.rounds(10, 1))
+        page.goto(address)
+        others = []
+        for view in page.locator("#views [data-view]").all():
+            view.click()
+            page.wait_for_load_state("networkidle")
+            others.append(page.content())
+        assert len(others) > 5
+        shown = "\n".join(others)
+        _count(redteam, "page, other views", lambda _number, _kind: shown, step=3)
 
 
 def test_bundle(scene: Scene, redteam: "Redteam", tmp_path: Path) -> None:

@@ -587,6 +587,26 @@ _MADE: Final[dict[str, _Made]] = {
     "digest login": _of(
         lambda p: p.hex(32), 'Authorization: Digest username="bob", realm="x", response="', '"'
     ),
+    "wandb login": _of(lambda p: p.hex(40), "$ wandb login "),
+    "snyk auth": _of(lambda p: p.uuid(), "snyk auth "),
+    "vt init": _of(lambda p: p.hex(64), "vt init "),
+    "cypress": _of(lambda p: p.uuid(), "cypress run --record --key "),
+    "bw unlock": _few("bw unlock ", " --raw"),
+    "kaggle": _of(lambda p: p.hex(32), '{"username":"bob","key":"', '"}'),
+    "zhipu": _of(lambda p: f"{p.hex(32)}.{p.word(16)}", 'ZhipuAI("', '")'),
+    "jenkins crumb": _of(lambda p: p.hex(64), "Jenkins-Crumb: "),
+    "product key": _of(
+        lambda p: "-".join(("A7" + p.upper(3), *(p.upper(5) for _ in range(4)))), "slmgr /ipk "
+    ),
+    "sumologic": _of(
+        lambda p: p.word(86), "https://endpoint1.collection.sumologic.com/receiver/v1/http/", "=="
+    ),
+    "loggly": _of(lambda p: p.uuid(), "https://logs-01.loggly.com/inputs/", "/tag/http/"),
+    "ifttt": _of(lambda p: p.word(22), "https://maker.ifttt.com/trigger/done/with/key/"),
+    "healthchecks": _of(lambda p: p.uuid(), "curl -m 10 https://hc-ping.com/"),
+    "victorops": _of(
+        lambda p: p.uuid(), "https://alert.victorops.com/integrations/generic/20131114/alert/", "/key"
+    ),
 }
 
 

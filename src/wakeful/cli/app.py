@@ -367,12 +367,20 @@ def _report_problem(problem: Exception) -> int:
         # The filename of an error may also be the number of a descriptor.
         place = f"{os.fsdecode(problem.filename)}: " if isinstance(problem.filename, str | bytes) else ""
         return print_error(f"{place}{problem.strerror}", WorldError.exit_code, "os-error")
+    if isinstance(problem, UnicodeEncodeError) and (wrong := _argument_that_is_no_text()) is not None:
+        return print_error(f"An argument is not UTF-8 text: {wrong}", click.UsageError.exit_code, "usage")
     if os.environ.get("WAKEFUL_DEBUG") == "1":
         import traceback  # noqa: PLC0415 - a tenth of the start time, for debugging only
 
         traceback.print_exception(problem)
     words = f"this is a bug in Wakeful: {type(problem).__name__}: {problem} (WAKEFUL_DEBUG=1 shows where)"
     return print_error(words, BUG_EXIT_CODE, "bug")
+
+
+def _argument_that_is_no_text() -> str | None:
+    """An argument of other bytes than UTF-8: no request can have it, although it may be the path of a file."""
+    wrong = (each for each in sys.argv[1:] if any("\udc80" <= char <= "\udcff" for char in each))
+    return next((plain(repr(os.fsencode(each)), 60) for each in wrong), None)
 
 
 def _code_and_retryable(problem: WakefulError) -> tuple[str, bool]:

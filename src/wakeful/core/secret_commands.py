@@ -93,6 +93,13 @@ COMMANDS: Final = (
         r"|\bssm put-parameter\s[^\n|;]{0,300}?--value[= ]{1,3}|\bkeyvault secret set\s[^\n|;]{0,300}?--value[= ]{1,3}"
         r"|\bfly(?:ctl)? secrets set\s(?:[^\n|;]{0,200}?\s)??[A-Z_][A-Z0-9_]{0,60}=|\bvault (?:kv put|write)\s{1,3}(?:-\S{1,40}\s{1,3})*\S{1,100}\s(?:[^\n|;]{0,200}?\s)??\w{1,60}=(?!@))"
         + _ARGUMENT, r"\1[token]"),
+    # A login by a token that is its only word: long and random, and no address.
+    Format("token given to a login", (" login", " auth", " unlock", " activate", " init", "-token", "--key"),
+        r"(\b[\w-]{2,20} (?:login|auth|authenticate|authorize|unlock|activate|init|(?:set|add)-token)\s{1,3}\\{0,3}[\"']?)(?=[\w=+-]{0,200}[0-9])(?=[\w=+-]{0,200}[A-Za-z])[\w=+-]{20,200}+(?![./@:]\w)"
+        r"|(\s--key[ =]{1,3}\\{0,3}[\"']?)(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32,128})(?!\w|[./-]\w)"
+        r"|(\bbw (?:unlock|login\s{1,3}\S{1,100})\s{1,3}(?=\S))" + _ARGUMENT, r"\1\2\3[token]"),
+    Format("key beside a user's name", ('"key',),
+        r"(\\{0,127}\"user(?:name)?\\{0,127}\"\s{0,3}:\s{0,3}\\{0,127}\"[^\"\\\n]{1,100}\\{0,127}\",\s{0,3}\\{0,127}\"key\\{0,127}\"\s{0,3}:\s{0,3}\\{0,127}\")[0-9a-f]{32,128}", r"\1[key]"),
     Format("user and password in one argument", ("creds", "lftp", "sqlplus", "sqlldr", "rman", "impdp", "expdp", "pserver"),
         r"(--(?:src-|dest-)?creds[= ]{1,3}[^\s:]{1,60}:|\blftp\s(?:[^\n|;]{0,100}?\s)??-u\s{0,3}[^\s,]{1,60},"
         r"|\b(?:sqlplus|sqlldr|rman|impdp|expdp)\s{1,3}(?:-\S{1,10}\s{1,3})*[\"']?[\w$#]{1,40}/|:pserver:[^\s:@]{1,60}:)"

@@ -108,6 +108,11 @@ TOKENS: Final = (
         r"(jdbc:oracle:\w{2,10}:[^\s/@:]{1,60}/)[^\s@]{1,100}@", r"\1[password]@"),
     Format("webhook URL (Slack, Discord, Teams, Zapier, Google Chat)", ("hook", "/triggers/"),
         r"(hooks\.slack(?:-gov)?\.com/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/|hooks\.zapier\.com/|/IncomingWebhook/|/triggers/manual/paths/|(?<=[\w.])/hooks/(?=\S{0,60}[0-9])(?=[A-Za-z0-9_-]{20})|/bot/v2/hook/)[^\s\"'<>\\]{8,}", r"\1[token]"),
+    # Anyone who knows such an address may report through it.
+    Format("address of a log collector or a heartbeat", ("://",),
+        r"(://[\w.-]{1,100}/(?:[\w.-]{1,40}/){0,5}(?:key|token|inputs?|receiver/v\d/http|heartbeats?|collect(?:or)?|ingest|alert)/)"
+        r"(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[A-Za-z_=]{0,40}[0-9])[\w=]{16,200}+)(?!\w|[.-]\w)"
+        r"|(://(?:\w{1,10}\.)?(?:hc-ping\.com|nosnch\.in|cronitor\.link/p|webhook\.site)/)[\w-]{8,100}", r"\1\2[token]"),
     Format("address of an alert service (Apprise)", ("://",),
         r"\b((?:tgram|discord|slack|pover|pbul|gotifys?|ntfys?|matrixs?|mmosts?|rockets?|twilio|sendgrid|mailgun|pagerduty|opsgenie|msteams|workflows|ifttt|prowl|webex|signals?|whatsapp|json|xml|form)s?://)[^\s\"'<>\\]{4,}", r"\1[token]"),
     Format(
@@ -221,6 +226,12 @@ TOKENS: Final = (
     _prefix_format("Anchore, Scalr, Bitbucket, Codacy token of a project", "bbdc-", "scalr_"),
     Format("password hash (crypt, bcrypt, Argon2)", ("$",),
         r"\$(?:2[abxy]\$\d\d|[156y]|apr1|argon2(?:id|i|d))\$[./A-Za-z0-9$=,+-]{16,}", "[password hash]"),
+    Format("product key", ("-",),
+        r"(?-i:(?<![\w-])[A-Z0-9]{5}(?:-[A-Z0-9]{5}){4}(?![\w-]))", "[key]", long=True),
+    Format("Zhipu key", (".",),
+        r"(?-i:(?<![\w.])[0-9a-f]{32}\.[A-Za-z0-9]{16}(?!\w|\.\w))", "[key]", long=True),
+    Format("crumb of Jenkins", ("crumb",),
+        r"(\b(?:jenkins-)?crumb\\{0,127}[\"']?\s{0,3}[:=]\s{0,3}\\{0,127}[\"']?)[0-9a-f]{32,}", r"\1[token]"),
     Format("Ansible vault", ("$ansible_vault",),
         r"\$ANSIBLE_VAULT;[^\s\\]{1,60}(?:(?:\s|\\+[nr]){1,8}[0-9a-f]{16,200}){1,400}", "[secret]"),
     Format("one-time password secret", ("otpauth://",), r"(otpauth://)[^\s\"'<>\\]{8,}", r"\1[secret]"),

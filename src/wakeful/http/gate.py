@@ -28,6 +28,7 @@ from wakeful.http.errors import (
     BodyTooSlow,
     BodyUnreadable,
     CallerDisconnected,
+    LoginExpired,
     PathNotCanonical,
     ShuttingDown,
     TooManyFailures,
@@ -112,6 +113,7 @@ _PATH: Final = re.compile(
     rb"|%(?:[01][0-9A-F]|2[0-9A-C]|3[A-F]|40|5[BDE]|60|7[BCDF]|[8-9A-F][0-9A-F]))+)+"
 )
 _READ_METHODS: Final = frozenset({"GET", "HEAD"})
+_ANSWERS: Final = frozenset({"http.response.start", "websocket.send"})
 # RFC 6455: "policy violation".
 LOGGED_OUT_CODE: Final = 1008
 
@@ -175,25 +177,31 @@ class Gate:
         except WrongCredential:
             await self._failure_limiter.delay(caller_of(scope))
             raise
+        reads = method in _READ_METHODS
+        if (reads or method == WEBSOCKET) and scope[AUTH_METHOD] is AuthMethod.COOKIE:
+            # A login may end while a request waits. An order that was carried out is answered.
+            send = self._while_logged_in(reply, credentials.cookie)
         if method == WEBSOCKET:
             parse_query(scope["query_string"], {})
-            if scope[AUTH_METHOD] is AuthMethod.COOKIE:
-                send = self._while_logged_in(reply, credentials.cookie)
-        elif method == "HEAD":
+        elif not reads:
+            await self._caller_check.admit(scope)
+        if method == "HEAD":
             # Routed as GET; the server still sees HEAD and leaves the body out.
             scope = {**scope, "method": "GET"}
-        elif method not in _READ_METHODS:
-            await self._caller_check.admit(scope)
+        if method != WEBSOCKET and (not reads or _announces_body(scope)):
             body = await _read_body(scope, receive)
             _check_body(body)
             receive = _replay_body(body, receive)
         await self._app(scope, receive, send)
 
     def _while_logged_in(self, reply: "_Reply", cookie: str) -> Send:
-        """Close the WebSocket instead of sending, once the login that opened it is over."""
+        """Once the login of this cookie is over, refuse the answer, or close the WebSocket instead of sending."""
 
         async def send(message: Message) -> None:
-            if message["type"] == "websocket.send" and self._authenticator.login_of(cookie) is None:
+            kind = message["type"]
+            if kind in _ANSWERS and self._authenticator.login_of(cookie) is None:
+                if kind == "http.response.start":
+                    raise LoginExpired
                 await reply({"type": "websocket.close", "code": LOGGED_OUT_CODE})
                 raise ClientDisconnected
             await reply(message)
@@ -250,6 +258,13 @@ async def _read_body(scope: Scope, receive: Receive) -> bytes:
     except TimeoutError as error:
         raise BodyTooSlow(seconds_max=BODY_SECONDS_MAX) from error
     return bytes(body)
+
+
+def _announces_body(scope: Scope) -> bool:
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
+        for name, value in scope["headers"]
+    )
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:

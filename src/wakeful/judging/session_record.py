@@ -47,6 +47,8 @@ JUDGE_VERSION: Final = 6
 RULES: Final = f"{RULE_VERSION}.{JUDGE_VERSION}"
 """The version of the rules behind a verdict: the same evidence may lead to another verdict in another version."""
 UNTRUSTED_CHARS_MAX: Final = 300
+# Redacting a hostile text takes two microseconds for each character. The rest is colours, blanks and long secrets.
+_REDACTED_CHARS_MAX: Final = 10 * UNTRUSTED_CHARS_MAX
 # Used for every record; before Python 3.12 each use of an enum's member is a new lookup.
 _ALIVE, _DEAD = ProcessState.ALIVE, ProcessState.DEAD
 _IDLE, _STARTING, _STOPPED = State.IDLE, State.STARTING, State.STOPPED
@@ -287,8 +289,11 @@ def project_of(identity: SessionIdentity, cwd: str | None) -> str:
 
 
 def safe(text: str) -> str:
-    """Text from outside, safe to show: redacted, plain, short."""
-    return plain(redact(text), UNTRUSTED_CHARS_MAX)
+    """Text from outside, safe to show: redacted, plain, short. What ends with an ellipsis goes on."""
+    shown = plain(redact(text, _REDACTED_CHARS_MAX), UNTRUSTED_CHARS_MAX)
+    # A secret may be long and its mark is short.
+    is_cut = len(text) > _REDACTED_CHARS_MAX and not shown.endswith("…")
+    return f"{shown}…" if is_cut else shown
 
 
 # Many sessions are judged at the same time.

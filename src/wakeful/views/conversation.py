@@ -1,6 +1,7 @@
 """The conversation of a session for people: its texts and calls in the order of the log. Pure."""
 
 from hashlib import sha256
+from itertools import accumulate
 from typing import Final
 
 from wakeful.core.clock import iso
@@ -22,6 +23,8 @@ from wakeful.views.records import ConversationPart, MessageRecord, MessageText
 MESSAGES_MAX: Final = 500
 # Some screens of a terminal.
 TEXT_CHARS_MAX: Final = 4000
+# Of all texts and calls of one answer: redacting them takes a second at most, and other sessions wait for it.
+CHARS_MAX: Final = 400_000
 _INTERRUPTED: Final = "The turn was interrupted."
 _CALL_ID_CHARS: Final = 16
 
@@ -29,13 +32,33 @@ _CALL_ID_CHARS: Final = 16
 def conversation_of(
     excerpt: LogExcerpt | None, limit: int, still_open: OpenCallEnd = left_open
 ) -> ConversationPart:
-    """The newest `limit` texts and calls of an excerpt."""
+    """The newest texts and calls of an excerpt, at most `limit` and about CHARS_MAX characters."""
     if excerpt is None:
         return ConversationPart((), "", False)
     # Chosen first: an excerpt may have thousands, and redacting one takes up to a hundredth of a second.
-    chosen = _texts_and_calls(excerpt.events)[-limit:]
+    known = _texts_and_calls(excerpt.events)
+    chosen = _newest(known, limit)
     messages = tuple(_message(each, still_open) for each in chosen)
-    return ConversationPart(messages, excerpt.cursor, excerpt.is_continued)
+    is_continued = excerpt.is_continued and len(chosen) == len(known)
+    return ConversationPart(messages, excerpt.cursor, is_continued)
+
+
+def _newest(known: list[Event | JoinedCall], limit: int) -> list[Event | JoinedCall]:
+    sizes = accumulate(map(_chars, reversed(known[-limit:])))
+    count = sum(1 for size in sizes if size <= CHARS_MAX)
+    # One at least: it is shorter than all that are allowed.
+    return known[-max(1, count) :]
+
+
+def _chars(shown: Event | JoinedCall) -> int:
+    """About how many characters of it are redacted."""
+    match shown:
+        case JoinedCall(begun=begun, ended=ended):
+            result = len(ended.result) if ended is not None else 0
+            return min(len(begun.input), TEXT_CHARS_MAX) + min(result, TEXT_CHARS_MAX)
+        case Said(text=text):
+            return min(len(text), TEXT_CHARS_MAX)
+    return TEXT_CHARS_MAX if isinstance(shown, TurnFailed) else 0
 
 
 def _texts_and_calls(events: list[Event]) -> list[Event | JoinedCall]:

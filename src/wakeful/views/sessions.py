@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct
@@ -202,6 +203,7 @@ class SessionQueries:
         self._facts = facts
         self._case_file = cases
         self._log_reads = asyncio.Semaphore(LOG_READS_MAX)
+        self._reads_by_session: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
 
     def set_rules(self, policy: Policy, timers: TimerRules) -> None:
         """The configuration has changed."""
@@ -355,7 +357,7 @@ class SessionQueries:
             events = self._facts.read_last_events(session_id, EVENTS_RECALLED_MAX)
             return QueryResult(_encode(recent_calls(events, limit, still_open)))
 
-        return await self._in_thread(read)
+        return await self._in_thread(session_id, read)
 
     async def messages(self, text: str, *, after: str, limit: int) -> QueryResult:
         """What was said and called in one session, oldest first, redacted."""
@@ -366,11 +368,12 @@ class SessionQueries:
             excerpt = self._facts.read_conversation(session_id, after)
             return QueryResult(_encode(conversation_of(excerpt, limit, still_open)))
 
-        return await self._in_thread(read)
+        return await self._in_thread(session_id, read)
 
-    async def _in_thread(self, read: Callable[[], QueryResult]) -> QueryResult:
-        """Verdicts wait for no long log, and other threads for few of them."""
-        async with self._log_reads:
+    async def _in_thread(self, session_id: SessionId, read: Callable[[], QueryResult]) -> QueryResult:
+        """Verdicts wait for no long log, other threads for few of them, and other sessions for one reader of each."""
+        of_session = self._reads_by_session.setdefault(session_id, asyncio.Lock())
+        async with of_session, self._log_reads:
             return await asyncio.to_thread(read)
 
     def _call_end_of(self, session_id: SessionId) -> OpenCallEnd:

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec import Struct
 
-from wakeful.core.decoding import decode_json, decode_json_leniently, decode_msgpack, json_decoder
+from wakeful.core.decoding import (
+    decode_json,
+    decode_json_leniently,
+    decode_msgpack,
+    decode_toml,
+    json_decoder,
+)
 
 
 class Entry(Struct):
@@ -84,3 +90,26 @@ def test_what_chats_send_is_malformed_or_a_value(text: str) -> None:
     """Nothing but a DecodeError travels."""
     with pytest.raises(msgspec.DecodeError):
         decode_json_leniently(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" + ".a" * 32 + " = 1",
+        "[a" + " . a" * 32 + "]",
+        'b = {"a"' + '."\\""' * 32 + " = 1}",
+        "x = " + "9" * 5000,
+    ],
+)
+def test_no_toml_takes_the_square_of_its_length(text: str) -> None:
+    """Keys of many parts are refused before they are read, and no message is Python's own."""
+    with pytest.raises(
+        msgspec.DecodeError, match=r"^A (key has more than 32 parts \(at line 1, |number has too many)"
+    ):
+        decode_toml(text)
+
+
+def test_ordinary_toml_is_read() -> None:
+    """Dots in texts and numbers, and keys of as many parts as people write."""
+    prose = "e.g. a.b.c " * 100 + "One. Two. Three. " * 100
+    assert decode_toml(f'a.b."c.d" = "{prose}"\nn = [1.5, 2.5]')["a"]["b"]["c.d"] == prose

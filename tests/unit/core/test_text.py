@@ -198,3 +198,11 @@ def test_plain_text_keeps_what_people_write() -> None:
     assert plain("Größe 尺寸 🚀") == "Größe 尺寸 🚀"
     assert plain("abc\u202edef\x1b[31m\nghi") == "abc def ghi"
     assert plain("x" * 30, 10) == "x" * 9 + "…"
+
+
+def test_a_long_secret_hides_no_end_of_a_text() -> None:
+    """Its mark is short, and what stands behind it is not shown: the ellipsis says so."""
+    key = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkq\n" * 1500 + "-----END PRIVATE KEY-----"
+    shown = safe(f"echo '{key}'; rm -rf ~")
+    assert "MIIE" not in shown
+    assert shown.endswith("…")

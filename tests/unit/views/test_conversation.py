@@ -11,7 +11,7 @@ from wakeful.integrations.claude_code import transcript
 from wakeful.integrations.codex import rollout
 from wakeful.judging.events import Speaker
 from wakeful.sources.log_source import LogExcerpt
-from wakeful.views.conversation import TEXT_CHARS_MAX, conversation_of
+from wakeful.views.conversation import CHARS_MAX, TEXT_CHARS_MAX, conversation_of
 from wakeful.views.records import CallEnd, ConversationPart, MessageRecord
 
 THREAD = "0199a1b2-0000-7000-8000-000000000001"
@@ -182,3 +182,15 @@ def test_lines_that_cannot_be_read_have_no_texts() -> None:
     for line in (b"", b"{", b'{"type":"user","text"', b'\xff"text"', b'{"type": 3, "text": 1}'):
         assert list(transcript.texts_in(line)) == []
         assert list(rollout.texts_in(line)) == []
+
+
+def test_an_answer_has_a_bounded_number_of_characters() -> None:
+    """The newest texts, and then no gap is denied: what was left out lies before them."""
+    said = [claude.prompt(float(number), "c", f"{number} {'x' * TEXT_CHARS_MAX}") for number in range(500)]
+    found = of_claude(*said, limit=500)
+    assert len(found.messages) == CHARS_MAX // TEXT_CHARS_MAX
+    assert words(found.messages[-1]).startswith("499 ")
+    assert not found.continued
+    calls = [claude.call(float(number), "c", "x" * 100_000, f"toolu_{number}") for number in range(500)]
+    assert len(of_claude(*calls, limit=500).messages) == CHARS_MAX // TEXT_CHARS_MAX
+    assert of_claude(*said[:3]).continued

@@ -287,7 +287,7 @@ def undo_plan(step: str, details: Details, environ: Mapping[str, str]) -> StepPl
             return undo_completion(details)
         if name == "mcp":
             return undo_mcp(environ)
-    except (KeyError, TypeError) as problem:
+    except (KeyError, TypeError, ValueError) as problem:
         raise StepRefused(reason=f"{plain(step, 60)}: its record in setup.json is damaged") from problem
     raise StepRefused(reason=f"{plain(step, 60)}: recorded by another version of Wakeful")
 
