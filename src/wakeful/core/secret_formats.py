@@ -57,7 +57,7 @@ TOKENS: Final = (
         "[private key]",
     ),
     Format("private key in base64", ("ls0tls1crudjti",),
-        r"LS0tLS1CRUdJTi[A-Za-z0-9+/=]{8,}", "[private key]", long=True),
+        r"LS0tLS1CRUdJTi[A-Za-z0-9]{2}[A-Za-z0-9+/=]{6,}", "[private key]", long=True),
     _prefix_format("ntfy token", "tk_", behind=_WORD, chars_min=24),
     Format("hash of a Windows or Kerberos password", ("$krb5", ":"),
         r"(\$krb5\w{2,8}\$)[^\s\"'\\]{16,}|(:[0-9a-f]{32}:)[0-9a-f]{32}(?=:::)", r"\1\2[password hash]"),
