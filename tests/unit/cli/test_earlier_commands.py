@@ -9,7 +9,7 @@ import pytest
 
 from wakeful.cli.app import root
 
-CASES: Final = Path(__file__).parents[2] / "cases/earlier-commands.jsonl"
+CASES: Final = Path(__file__).with_name("earlier-commands.jsonl")
 # Every leaf command of commit 5c4e511: its options, its arguments, and the words it took.
 EARLIER: Final[dict[str, dict[str, Any]]] = {
     row["command"]: row for row in map(json.loads, CASES.read_text().splitlines())
