@@ -124,6 +124,7 @@ def transition_of(
         reason=reason,
         record=session.body(),
         turn_ended_at=turn_ended_at(session),
+        alive=record.session_alive,
     )
 
 
