@@ -17,7 +17,8 @@ from wakeful.core.errors import ClientMissing, KeyUsed
 from wakeful.core.leases import conversation_id_for, prompt_id_for
 from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process, ProcessState
-from wakeful.storage.base import ActionOutcome
+from wakeful.storage.base import ActionOutcome, Note
+from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ def once_of(house: SupervisorFixture) -> IdempotentController:
 
 @pytest.fixture
 def house() -> SupervisorFixture:
-    house = SupervisorFixture()
+    house = SupervisorFixture(store=YieldingStore())
     house.start("a")
     now(house.hands.adopt("a"))
     return house
@@ -193,6 +194,23 @@ class ShortWait(VirtualClock):
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(0)
         self.advance(seconds)
+
+
+class YieldingStore(MemoryStore):
+    """Each operation on a note lets the other daemon run first, as a store in a file does."""
+
+    async def note(self, kind: str, key: str) -> Note | None:
+        found = await super().note(kind, key)
+        await asyncio.sleep(0)
+        return found
+
+    async def save_new_note(self, note: Note) -> bool:
+        await asyncio.sleep(0)
+        return await super().save_new_note(note)
+
+    async def save_note(self, note: Note) -> None:
+        await asyncio.sleep(0)
+        await super().save_note(note)
 
 
 def daemons(

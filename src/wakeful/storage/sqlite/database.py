@@ -106,7 +106,7 @@ def open_database(
     machine = this_machine() if machine is None else machine
     try:
         if not _exists(path):
-            _create(path, migrations)
+            _create(path, migrations, machine)
         version = _inspect(path, migrations[-1].version)
         return _connect_both(path, migrations, machine, outdated=version < migrations[-1].version)
     except (sqlite3.Error, OSError) as error:
@@ -245,7 +245,7 @@ def _connect(path: Path, how: str) -> sqlite3.Connection:
     )
 
 
-def _create(path: Path, migrations: Sequence[Migration]) -> None:
+def _create(path: Path, migrations: Sequence[Migration], machine: Machine) -> None:
     """Create a new store at `path`, whole or not at all; a store of another process is left unchanged."""
     draft = _sibling(path, ".new")
     file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -257,7 +257,7 @@ def _create(path: Path, migrations: Sequence[Migration]) -> None:
             return
         fault_point("store.create.write")
         stream.truncate(0)
-        stream.write(_new_database(migrations))
+        stream.write(_new_database(migrations, machine))
         stream.flush()
         os.fsync(stream.fileno())
         fault_point("store.create.rename")
@@ -265,10 +265,11 @@ def _create(path: Path, migrations: Sequence[Migration]) -> None:
         fault_point("store.create.renamed")
 
 
-def _new_database(migrations: Sequence[Migration]) -> bytes:
+def _new_database(migrations: Sequence[Migration], machine: Machine) -> bytes:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as memory:
         memory.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        _apply(memory, migrations, this_machine())
+        _apply(memory, migrations, machine)
+        _save_machine(memory, machine)
         image = bytearray(memory.serialize())
     # With a write-ahead log from the start (file format, bytes 18 and 19): switching later needs a lock and a journal.
     image[18:20] = b"\x02\x02"
