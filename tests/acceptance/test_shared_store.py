@@ -117,6 +117,7 @@ def require_left_alone(fleet: Fleet, here: MachineDaemon, there: MachineDaemon, 
     own, foreign = record_of(here, session_id), record_of(there, session_id)
     assert (own["state"], own["health"], own["session_alive"]) == ("prompting", "healthy", True)
     assert foreign["health"] == "unknown"
+    assert there.run("incidents", "--json").json["incidents"] == []
     assert [each["code"] for each in foreign["findings"]] == ["runs_elsewhere"]
     assert foreign["findings"][0]["summary"] == f"runs on another machine: {here.machine.name}"
     assert (foreign["host"], foreign["actions"], foreign["managed"]) == (here.machine.name, [], False)

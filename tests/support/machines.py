@@ -56,7 +56,17 @@ class NamespaceMachine:
     def argv(self, *argv: str) -> list[str]:
         """A command that runs these words on this machine."""
         user = () if os.geteuid() == 0 else ("--user", "--preserve-credentials")
-        return ["nsenter", "--target", str(self._first_pid), *user, "--uts", "--pid", "--mount", *argv]
+        return [
+            "nsenter",
+            "--target",
+            str(self._first_pid),
+            *user,
+            "--uts",
+            "--pid",
+            "--mount",
+            "--wd=.",
+            *argv,
+        ]
 
     def pids(self) -> set[int]:
         """The pids of its processes, as this kernel's first namespace knows them, without the first process."""

@@ -103,7 +103,8 @@ class ManagedSessions:
         """Show the sessions of other machines as such: their processes cannot be seen from here."""
         self._hosts = {each.session_id: each.host for each in sessions}
         managed = [each.managed for each in sessions if each.managed is not None]
-        self._supervisor.set_elsewhere(self._hosts, [self._identity_of(each) for each in managed])
+        named = [(replace(self._identity_of(each), name=each.name), each.cwd) for each in managed]
+        self._supervisor.set_elsewhere(self._hosts, named)
 
     async def follow(self) -> None:
         """Reload at intervals, until cancelled."""

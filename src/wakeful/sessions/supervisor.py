@@ -390,12 +390,19 @@ class Supervisor:
             self.known.names[session_id] = managed.name
         self._update_ownership(session_id)
 
-    def set_elsewhere(self, hosts: Mapping[SessionId, str], identities: Iterable[SessionIdentity]) -> None:
-        """Set which other machines have which sessions; those in `identities` are shown even if nothing is known here."""
+    def set_elsewhere(
+        self, hosts: Mapping[SessionId, str], managed: Iterable[tuple[SessionIdentity, str]]
+    ) -> None:
+        """Set which other machines have which sessions.
+
+        What they manage, in which folder, is shown even if nothing is known of it here.
+        """
         changed = self._owners.set_elsewhere(hosts, self._clock.now())
-        for identity in identities:
-            if identity.id not in self.known.old_logs:
-                self._track(identity)
+        for identity, cwd in managed:
+            if identity.id not in self.known.sessions and identity.id not in self.known.old_logs:
+                self._track(identity).presence.cwd = cwd
+            if identity.name is not None:
+                self.known.names[identity.id] = identity.name
         for session_id in changed & self.known.sessions.keys():
             session = self.known.sessions[session_id]
             is_known_here = session.activity.last_at is not None or session.presence.holders

@@ -71,6 +71,8 @@ def test_a_session_of_another_machine_is_unknown_and_named(machines: TwoMachines
     assert (record.session_alive, record.pid, record.actions, record.attachable) == (False, None, (), False)
     assert [each.summary for each in record.findings] == ["runs on another machine: tower"]
     assert record.attention == "none"
+    assert (record.name, record.project, record.cwd) == ("fox", "shop", "/home/me/shop")
+    assert machines.house.registry.find("fox").subject.id == A
     assert A.encode() in machines.house.registry.page(Query(), machines.house.clock.now()).bodies[0]
 
 
