@@ -3,5 +3,9 @@
 import pytest
 
 pytest.register_assert_rewrite(
-    "contract.store_contract", "contract.store_model", "contract.lease_contract", "contract.lease_model"
+    "contract.store_contract",
+    "contract.store_model",
+    "contract.lease_contract",
+    "contract.lease_model",
+    "contract.machine_contract",
 )

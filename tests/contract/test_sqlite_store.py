@@ -1,6 +1,7 @@
 """What only the SQLite store promises: its file, its migrations, its way of sharing and of committing together."""
 
 import asyncio
+import json
 import os
 import re
 import sqlite3
@@ -8,11 +9,16 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from contract.lease_contract import work
-from contract.store_contract import A, B, bookmark, change, intent
-from wakeful.storage.base import FinishedTurns
+from contract.machine_contract import ONE, TWO
+from contract.store_contract import A, B, bookmark, change, hosting, intent
+from wakeful.core.leases import Lease, LeaseKey
+from wakeful.core.process import Process
+from wakeful.storage.base import FinishedTurns, Note
 from wakeful.storage.sqlite import database as opening
 from wakeful.storage.sqlite.database import MIGRATIONS, QUERIES, Migration, open_database
 from wakeful.storage.sqlite.errors import StoreBusy, StoreCorrupt, StoreUnwritable
@@ -26,7 +32,8 @@ LATER = Migration(
 ALL_OF_IT = {
     "enqueue": {"SCAN CONSTANT ROW"},
     "hostings": {"SCAN hostings"},
-    "sessions": {"SCAN sessions"},
+    # Few rows: the machines, and the managed sessions.
+    "sessions_elsewhere": {"SCAN machines", "SCAN hostings"},
 }
 
 
@@ -246,6 +253,64 @@ async def test_turns_that_an_earlier_version_counted_stay_counted(path: Path) ->
     store = await SqliteStore.open(path)
     assert await store.finished_turns(0.0) == [FinishedTurns(A, 2, 2.0)]
     await store.close()
+
+
+async def test_rows_without_a_machine_become_those_of_the_machine_that_migrates(path: Path) -> None:
+    """As they were written before; processes in documents too, so they equal those that are seen. A backup is made."""
+    before = open_database(path, MIGRATIONS[:8])
+    old = replace(hosting(A), process=Process(7, 70, "boot"), pane=None)
+    document = json.dumps({key: each for key, each in msgspec.to_builtins(old).items() if each is not None})
+    unmarked = document.replace(', "machine": ""', "")
+    assert unmarked != document
+    for statement, values in (
+        ("INSERT INTO hostings VALUES ('claude-a', ?)", (unmarked.encode(),)),
+        (
+            "INSERT INTO leases VALUES ('claude-a', 1, 'me', 1.0, 9e9, ?)",
+            (b'{"pid":7,"started":70,"boot_id":"boot"}',),
+        ),
+        (
+            "INSERT INTO transitions VALUES (1, 'claude-a', 1.0, '', 'idle', '', 'healthy', 'seen', ?, NULL, 0)",
+            (b'{"session_alive":true}',),
+        ),
+        ("INSERT INTO sessions VALUES ('claude-a', 4, 1)", ()),
+        (
+            "INSERT INTO bookmarks VALUES (x'2f61', '7', 5, x'00', 1, ?)",
+            (b'{"holders":{"7":{"process":{"pid":7,"started":70,"boot_id":"boot"}}}}',),
+        ),
+        (
+            "INSERT INTO intents (id, session_id, act, evidence, at) VALUES ('i', 'claude-a', 'stop', x'7b7d', 1.0)",
+            (),
+        ),
+        ("INSERT INTO notes VALUES ('agent', 'bot', x'7b7d'), ('pause', 'everything', x'7b7d')", ()),
+        ("INSERT INTO spendings (key, at) VALUES ('claude-a', 5.0), ('issue:shop', 5.0)", ()),
+    ):
+        before.writer.execute(statement, values)
+    for connection in before:
+        connection.close()
+    store = await SqliteStore.open(path, machine=ONE, now=lambda: 6.0)
+    process = Process(7, 70, "boot", ONE.id)
+    assert await store.managed_sessions() == [replace(old, process=process)]
+    assert [each.holder for each in await store.leases()] == [process]
+    (marked,) = await store.bookmarks()
+    assert msgspec.json.decode(marked.folded)["holders"]["7"]["process"]["machine"] == ONE.id
+    assert [(row.version, row.id) for row in await store.sessions()] == [(4, A)]
+    assert [each.id for each in await store.open_intents()] == ["i"]
+    assert len(await store.notes("agent")) == len(await store.notes("pause")) == 1
+    other = await SqliteStore.open(path, machine=TWO, now=lambda: 6.0)
+    assert [(each.session_id, each.host) for each in await other.sessions_elsewhere()] == [(A, "one")]
+    assert not await other.notes("agent")
+    assert not await other.open_intents()
+    assert not await other.bookmarks()
+    assert len(await other.notes("pause")) == 1
+    for kind, key, free in (("revival", "claude-a", True), ("issue", "issue:shop", False)):
+        note = Note(kind, "n", b"")
+        assert await other.spend_budget(key, note, times_max=1, window_seconds=60.0) is free
+        assert not await store.spend_budget(key, note, times_max=1, window_seconds=60.0)
+    taken = await store.claim_lease(LeaseKey(A), "me", instead_of=process)
+    assert isinstance(taken, Lease), "the stored holder equals the process as it is encoded now"
+    await other.close()
+    await store.close()
+    assert path.with_name(f"wakeful.db.before-v{MIGRATIONS[-1].version}").exists()
 
 
 async def test_a_migration_that_fails_changes_nothing(path: Path) -> None:

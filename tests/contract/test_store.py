@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from contract.lease_contract import LeaseContract, OpenTimedStore
+from contract.machine_contract import ONE, TWO, MachineContract, OpenStores
 from contract.store_contract import OpenStore, StoreContract
 from wakeful.storage.base import Store
 from wakeful.storage.sqlite.store import SqliteStore
@@ -43,3 +44,24 @@ class TestSqliteLeases(LeaseContract):
     def open_store(self, tmp_path: Path) -> OpenTimedStore:
         numbers = itertools.count()
         return lambda now: SqliteStore.open(tmp_path / f"wakeful-{next(numbers)}.db", now=now)
+
+
+class TestMemoryMachines(MachineContract):
+    @pytest.fixture
+    def open_stores(self) -> OpenStores:
+        async def opened(now: Callable[[], float]) -> tuple[Store, Store]:
+            store = MemoryStore(machine=ONE, now=now)
+            return store, store.on_machine(TWO)
+
+        return opened
+
+
+class TestSqliteMachines(MachineContract):
+    @pytest.fixture
+    def open_stores(self, tmp_path: Path) -> OpenStores:
+        async def opened(now: Callable[[], float]) -> tuple[Store, Store]:
+            path = tmp_path / "shared.db"
+            one = await SqliteStore.open(path, machine=ONE, now=now)
+            return one, await SqliteStore.open(path, machine=TWO, now=now)
+
+        return opened

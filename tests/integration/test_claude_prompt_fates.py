@@ -13,6 +13,7 @@ from wakeful.core.process import Process, ProcessState
 from wakeful.integrations.claude_code.driver import ClaudeDriver
 from wakeful.integrations.driver_support import PromptFate, RunFolder
 from wakeful.linux import proc
+from wakeful.linux.machine import boot_id
 from wakeful.storage.base import ActionOutcome
 from wakeful.testing.virtual_clock import VirtualClock
 
@@ -24,7 +25,7 @@ TAKEN = {"type": "user", "uuid": "one", "isReplay": True}
 
 def asked_again(root: Path) -> ActionResult:
     """What a daemon reports that was not there when the prompt was given; no process is left to ask."""
-    gone = Process(2**22 + 1, 1, proc.boot_id())
+    gone = Process(2**22 + 1, 1, boot_id())
     managed = ManagedSession(
         session_id=SESSION,
         conversation_id=ConversationId(CONVERSATION),

@@ -23,7 +23,7 @@ from wakeful.journal.model import (
     StateMissing,
 )
 from wakeful.journal.recovery_rules import RecoveryStatus
-from wakeful.linux import proc
+from wakeful.linux.machine import boot_id
 
 
 def test_a_torn_state_is_never_accepted(root: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_dead_owners_lock_is_taken_over_by_identity(root: Path) -> None:
     """Its pid may have another owner by now: pid, start and boot decide."""
     Journal(root).close()
     lock = root / ".tmp" / "agent_recovery.lock"
-    holder = {"pid": os.getpid(), "started": 1, "boot_id": proc.boot_id(), "since": "then", "command": "gone"}
+    holder = {"pid": os.getpid(), "started": 1, "boot_id": boot_id(), "since": "then", "command": "gone"}
     lock.write_text(json.dumps(holder))
     outcome = recovered(root)
     assert outcome.status is RecoveryStatus.OK

@@ -18,6 +18,7 @@ from wakeful.core.process import Process, ProcessState
 from wakeful.integrations.claude_code.registry import EntryProcessResolver, RegistryEntry
 from wakeful.linux import proc
 from wakeful.linux.client_processes import is_client, user_of
+from wakeful.linux.machine import boot_id
 from wakeful.linux.proc import inner_pid
 
 HOUR_SECONDS = 3600.0
@@ -140,6 +141,6 @@ def test_times_of_another_machine_are_not_believed() -> None:
 
 def test_a_file_from_before_the_boot_is_believed() -> None:
     """The process of that time is gone, whatever its numbers were."""
-    uptime_seconds = proc.age_seconds(Process(1, 0, proc.boot_id()))
+    uptime_seconds = proc.age_seconds(Process(1, 0, boot_id()))
     old = entry(proc.PID_MAX, 10**9, ago_seconds=uptime_seconds + HOUR_SECONDS)
     assert proc.state_of(HOLDER.process_of(old)) is ProcessState.DEAD

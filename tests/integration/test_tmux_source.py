@@ -16,6 +16,7 @@ from wakeful.daemon.observer import PlainProcesses
 from wakeful.integrations.tmux.pane_source import PaneSession, TmuxPaneSource
 from wakeful.judging.evidence import Pane
 from wakeful.linux import proc
+from wakeful.linux.machine import boot_id
 
 # Longer than a listing takes on a busy machine.
 SHORT_SECONDS: Final = 2.0
@@ -219,7 +220,7 @@ def test_a_socket_left_out_of_the_kernels_list_is_found_at_the_next_look(
 def test_a_dead_agents_pane_is_looked_for_after_a_restart(server: Server, house: House) -> None:
     """Only its pane is remembered: that it is still there, and under which name, is learnt from tmux."""
     shell = server.start("before", "sleep", "600")
-    agent = Process(1, 1, proc.boot_id())
+    agent = Process(1, 1, boot_id())
     process = proc.identify(shell)
     assert process is not None
     known = Pane(str(server.socket), "before", "%0", process, ProcessState.ALIVE, ProcessState.UNKNOWN)

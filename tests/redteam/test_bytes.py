@@ -20,6 +20,8 @@ from support.hostile_files import spoiled
 from support.raw_http import RawConnection, RawHttpDaemon
 from support.real_clients import wait_for
 from support.recordings import SMALL, lines_of, recordings
+from wakeful.linux.machine import this_machine
+from wakeful.storage.base import SHARED, is_shared
 from wakeful.testing.scripted_agent import RunningAgent, ScriptedAgent
 
 # Printed with every failure, so that it can be repeated.
@@ -251,7 +253,10 @@ def _service_sources() -> str:
 
 
 def _keep(store: sqlite3.Connection, kind: str, key: str, body: bytes) -> None:
-    store.execute("INSERT OR REPLACE INTO notes (kind, key, body) VALUES (?, ?, ?)", (kind, key, body))
+    store.execute(
+        "INSERT OR REPLACE INTO notes (machine, kind, key, body) VALUES (?, ?, ?, ?)",
+        (SHARED if is_shared(kind) else this_machine().id, kind, key, body),
+    )
 
 
 def odd_places(home: Path) -> Iterator[Path]:

@@ -151,10 +151,14 @@ class RunningDaemon:
             self._process = None
         return self._process is None
 
+    def signal(self, number: int) -> None:
+        assert self._process is not None, "the daemon was started"
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         """As a crash would."""
         assert self._process is not None, "the daemon was started"
-        self._process.kill()
+        self.signal(signal.SIGKILL)
         self._process.wait()
         self._process = None
 
@@ -162,11 +166,11 @@ class RunningDaemon:
         """Ask it to end, as Ctrl-C does; returns its exit code."""
         if self._process is None:
             return None
-        self._process.send_signal(signal.SIGINT)
+        self.signal(signal.SIGINT)
         try:
             return self._process.wait(END_SECONDS_MAX)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            self.signal(signal.SIGKILL)
             raise
         finally:
             self._process = None

@@ -85,6 +85,7 @@ class FakeHost:
 
     host = "testhost"
     boot_id = BOOT
+    machine_id = ""
 
     def __init__(self) -> None:
         self.gone: set[str] = set()

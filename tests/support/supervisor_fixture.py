@@ -407,7 +407,7 @@ class HttpFixture:
         self.app: Gate = build_app(
             house.desk,
             house.work_desk,
-            (house.hands, IdempotentController(house.hands, house.store, house.clock)),
+            (house.hands, IdempotentController(house.hands, house.store, house.clock, None, house.watch)),
             CallerCheck(self),
             self.access,
             clock=house.clock,

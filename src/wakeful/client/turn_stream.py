@@ -109,7 +109,7 @@ class TurnStream:
             reader.on_prompt_given()
         while True:
             # Without a process, one that has ended is followed: its whole output is there.
-            followed = process or Process(0, 0, proc.boot_id())
+            followed = process or proc.process_of(0, 0)
             async for event in _events_of_process(folder, followed, reader):
                 yield event
                 if isinstance(event, Ended) and event.is_final:

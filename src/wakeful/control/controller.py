@@ -505,6 +505,7 @@ class SessionController:
         self._starter.require_free(name, session_id)
         known = self._managed_sessions.find(session_id)
         if known is None:
+            self._managed_sessions.require_here(session_id)
             self._managed_sessions.require_no_agent(session_id)
         managed = known or await self._claim(session, named)
         managed = replace(managed, name=name or managed.name)
@@ -537,6 +538,7 @@ class SessionController:
         session = self._registry.find(text)
         managed = self._managed_sessions.find(session.subject.id)
         if managed is None:
+            self._managed_sessions.require_here(session.subject.id)
             self._managed_sessions.require_no_agent(session.subject.id)
             raise NothingToRelease(shown=session.shown_name)
         await self._managed_sessions.release(managed)

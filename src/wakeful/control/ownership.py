@@ -7,14 +7,15 @@ session is not managed here any more: a late owner does nothing.
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from wakeful.control.person_stops import PersonStops
-from wakeful.core.errors import OperatorError
+from wakeful.core.errors import OperatorError, WorldError
 from wakeful.core.ids import SessionId
+from wakeful.core.labels import label
 from wakeful.core.leases import Lease, LeaseConflict, LeaseKey, conversation_held_error
 from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process, ProcessState
@@ -22,7 +23,7 @@ from wakeful.judging.available_actions import adoption_refusal
 from wakeful.judging.evidence import Pane, SessionIdentity
 from wakeful.sessions.supervisor import Supervisor
 from wakeful.sources.base import ProcessWatch
-from wakeful.storage.base import Store
+from wakeful.storage.base import SessionElsewhere, Store
 
 # A lease lasts 60 s: two renewals may fail before another owner can claim it.
 RENEW_SECONDS: Final = 20.0
@@ -42,6 +43,10 @@ class NotAdoptable(NotManaged):
 
 class HostedByAgent(OperatorError, code="hosted-by-agent", http_status=409):
     """{shown} runs in agent {agent}. Use `wakeful attach {agent}` or `wakeful agent stop {agent}`."""
+
+
+class RunsElsewhere(WorldError, code="runs-elsewhere", http_status=409, exit_code=1):
+    """{shown} runs on another machine, {host}. Wakeful acts on it only there: run the command on {host}."""
 
 
 class NothingToRelease(OperatorError, code="nothing-to-release", http_status=409):
@@ -64,6 +69,8 @@ class ManagedSessions:
         self._owner = f"wakeful on {host}"
         self._processes = processes
         self._person_stops = person_stops
+        # The sessions of other machines on this store, with the names of those machines.
+        self._hosts: dict[SessionId, str] = {}
         # The id of a session of these clients begins with the client's name; any other id is the session's name.
         self._clients = clients
         self._sessions: dict[SessionId, ManagedSession] = {}
@@ -76,12 +83,14 @@ class ManagedSessions:
         for managed in await self._store.managed_sessions():
             self._set(managed)
             self._restore_pane(managed)
+        self._show_elsewhere(await self._store.sessions_elsewhere())
         await self.renew_all()
 
     async def reload(self) -> None:
         """Add the sessions that other daemons on this store manage now, and forget those that they released."""
         changes = self._change_count
         stored = {each.session_id: each for each in await self._store.managed_sessions()}
+        self._show_elsewhere(await self._store.sessions_elsewhere())
         if changes != self._change_count:
             return
         for session_id in self._sessions.keys() - stored.keys():
@@ -89,6 +98,13 @@ class ManagedSessions:
         for session_id, managed in stored.items():
             if self._sessions.get(session_id) != managed:
                 self._set(managed)
+
+    def _show_elsewhere(self, sessions: Sequence[SessionElsewhere]) -> None:
+        """Show the sessions of other machines as such: their processes cannot be seen from here."""
+        self._hosts = {each.session_id: each.host for each in sessions}
+        managed = [each.managed for each in sessions if each.managed is not None]
+        named = [(replace(self._identity_of(each), name=each.name), each.cwd) for each in managed]
+        self._supervisor.set_elsewhere(self._hosts, named)
 
     async def follow(self) -> None:
         """Reload at intervals, until cancelled."""
@@ -103,9 +119,10 @@ class ManagedSessions:
         return session_id in self._sessions
 
     def get(self, session_id: SessionId) -> ManagedSession:
-        """The managed session. Raises HostedByAgent, NotManaged."""
+        """The managed session. Raises RunsElsewhere, HostedByAgent, NotManaged."""
         managed = self._sessions.get(session_id)
         if managed is None:
+            self.require_here(session_id)
             self.require_no_agent(session_id)
             session = self._supervisor.known.sessions.get(session_id)
             if session is not None and (
@@ -120,6 +137,14 @@ class ManagedSessions:
         session = self._supervisor.known.sessions.get(session_id)
         return session.shown_name if session is not None else session_id
 
+    def require_here(self, session_id: SessionId) -> None:
+        """Only its own machine knows whether its agent lives. Raises RunsElsewhere."""
+        host = self._hosts.get(session_id)
+        session = self._supervisor.known.sessions.get(session_id)
+        lives_here = session is not None and session.presence.living_processes
+        if host is not None and not lives_here:
+            raise RunsElsewhere(shown=self._name_of(session_id), host=label(host))
+
     def require_no_agent(self, session_id: SessionId) -> None:
         """The declaration of an agent decides what resumes its session. Raises HostedByAgent."""
         session = self._supervisor.known.sessions.get(session_id)
@@ -130,7 +155,8 @@ class ManagedSessions:
         return list(self._sessions.values())
 
     async def claim(self, session_id: SessionId, holder: Process | None = None) -> Lease:
-        """Claim the lease of a conversation without an owner. Raises ConversationHeld, which names the owner."""
+        """Claim the lease of a conversation without an owner. Raises RunsElsewhere, ConversationHeld, which names the owner."""
+        self.require_here(session_id)
         lease = await self._store.claim_lease(LeaseKey(session_id), self._owner, holder=holder)
         if isinstance(lease, LeaseConflict):
             raise conversation_held_error(lease)

@@ -22,11 +22,13 @@ class ProcessState(StrEnum):
 
 
 class Process(Struct, frozen=True, gc=False):
-    """One process of one boot of this host; `started` is field 22 of its stat file, in clock ticks."""
+    """One process of one boot of one machine; `started` is field 22 of its stat file, in clock ticks."""
 
     pid: int
     started: int
     boot_id: str
+    # The id of its machine. Empty in files of earlier versions, which knew one machine only: this one.
+    machine: str = ""
 
     @property
     def is_foreign(self) -> bool:

@@ -248,8 +248,8 @@ def processes_from(pid: int | None) -> list[Process]:
 
 
 def _is_dead(process: Process) -> bool:
-    """Whether it has certainly ended. A process of another boot may be of another host."""
-    return process.boot_id == proc.boot_id() and proc.state_of(process) is ProcessState.DEAD
+    """Whether it has certainly ended; of another machine that is never known."""
+    return proc.state_of(process) is ProcessState.DEAD
 
 
 def _container_access(runtimes: Mapping[str, Runtime], observer: SessionObserver) -> ContainerAccess | None:

@@ -117,7 +117,13 @@ class ControlComponents:
             mode=config.daemon.mode,
         )
         self.controller, self.automatic_controller = self.controllers.asked, self.controllers.automatic
-        self.idempotent_controller = IdempotentController(self.controller, store, observer.clock)
+        self.idempotent_controller = IdempotentController(
+            self.controller,
+            store,
+            observer.clock,
+            proc.identify_or_none(os.getpid()),
+            proc.state_of,
+        )
 
     async def restore(self) -> None:
         """Load the sessions that an earlier daemon managed, and conclude its unfinished actions."""

@@ -7,7 +7,6 @@ and does not stop the others.
 
 import asyncio
 import os
-import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -32,6 +31,7 @@ from wakeful.judging.session_record import safe
 from wakeful.judging.thresholds import Policy
 from wakeful.linux import proc
 from wakeful.linux.clock import SystemClock
+from wakeful.linux.machine import this_machine
 from wakeful.sessions.feed import Feed
 from wakeful.sessions.registry import KnownSessions, SessionRegistry
 from wakeful.sessions.tracking import track_sessions
@@ -86,7 +86,7 @@ class SessionObserver:
         self.clock = clock
         self.processes = processes
         self.policy = config.detect
-        self.host = socket.gethostname()
+        self.host = this_machine().host
         self._folder_watch = folders
         self._claude_folders = claude_folders(config)
         runner = SingleScan(clock) if runner is None else runner
@@ -94,7 +94,7 @@ class SessionObserver:
         known = KnownSessions()
         self.sources = SourceSet(clock, known, processes, runner)
         tracking = track_sessions(
-            clock, self.policy, runner, self.sources, known=known, boot_id=proc.boot_id()
+            clock, self.policy, runner, self.sources, known=known, boot_id=this_machine().boot_id
         )
         self.supervisor, self.reachability = tracking.supervisor, tracking.reachability
         self.registry = tracking.registry

@@ -180,7 +180,7 @@ class SourceSet:
         seconds = self._clock.now().wall - wall
         if process is None or proc.age_seconds(process) + START_SLACK_SECONDS < seconds:
             # The writer has ended, or another process has its pid by now. Its start time is unknown.
-            writer = Process(pid, 0, proc.boot_id())
+            writer = proc.process_of(pid, 0)
             supervisor.on_process(identity, writer, ProcessState.DEAD, source="event log")
         else:
             supervisor.on_process(identity, process, self.watch(process), source="event log")

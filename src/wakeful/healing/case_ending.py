@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.core.clock import Instant
+from wakeful.core.labels import label
 from wakeful.core.process import ProcessState
 from wakeful.healing.case import HealingCase
 from wakeful.healing.plan import REVIVED_SECONDS
@@ -49,6 +50,8 @@ def ending_of(
     """How the problem of a session without a finding ended; None while a dialog only hides it."""
     if runtime.stopped:
         return CaseEnding(stop_reason(runtime.heir, by_gateway=runtime.by_gateway))
+    if (other := runtime.other_machine) is not None:
+        return CaseEnding(f"it runs on another machine: {label(other.host)}")
     if verdict.agent is ProcessState.ALIVE:
         return _ending_of_living(case, verdict, activity, runtime, now)
     if activity.ended_well and case.code not in _CODES_OUTSIDE_TURNS:

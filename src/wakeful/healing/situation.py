@@ -30,6 +30,7 @@ _LONG_ENOUGH_SECONDS: Final = 86_400.0
 class HostFacts(Protocol):
     host: str
     boot_id: str
+    machine_id: str
 
     def exists(self, folder: str) -> bool:
         """Whether a folder exists."""
@@ -197,6 +198,7 @@ class SituationBuilder:
             session_id=session.subject.id,
             host=self._host.host,
             boot_id=self._host.boot_id,
+            machine_id=self._host.machine_id,
             oom_killed=self._host.oom_killed(),
         )
 

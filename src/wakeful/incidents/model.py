@@ -219,6 +219,7 @@ class IncidentContext(Struct, frozen=True):
     session_id: SessionId
     host: str
     boot_id: str
+    machine_id: str = ""
     oom_killed: bool = False
 
 
@@ -258,6 +259,7 @@ def cause_of_loss(runtime: RuntimeState, context: IncidentContext) -> Origin | N
         and newest.sight is ProcessState.DEAD
         and not newest.process.is_foreign
         and newest.process.boot_id != context.boot_id
+        and newest.process.machine == context.machine_id
     ):
         return Origin(Cause.REBOOT, context.host)
     pane = runtime.pane

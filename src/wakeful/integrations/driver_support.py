@@ -158,7 +158,7 @@ class RunFolder:
         """The newest process that was started for this session; None if that was not recorded."""
         content = read_small(self._process, PROCESS_BYTES_MAX)
         try:
-            return decode_json(content, Process) if content is not None else None
+            return proc.with_machine(decode_json(content, Process)) if content is not None else None
         except msgspec.DecodeError:
             return None
 

@@ -48,10 +48,11 @@ class LockHolder(Struct, frozen=True):
     boot_id: str
     since: str
     command: str
+    machine: str = ""
 
     @property
     def process(self) -> Process:
-        return Process(self.pid, self.started, self.boot_id)
+        return Process(self.pid, self.started, self.boot_id, self.machine)
 
 
 class _FoundLock(NamedTuple):
@@ -117,7 +118,7 @@ def _create_draft(draft: Path, since: str, command: str) -> int:
     """A lock file on disk under a name of its own, locked by this process."""
     process = proc.identify(os.getpid())
     assert process is not None, "this process exists"
-    holder = LockHolder(process.pid, process.started, process.boot_id, since, command)
+    holder = LockHolder(process.pid, process.started, process.boot_id, since, command, process.machine)
     file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)

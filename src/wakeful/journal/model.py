@@ -119,13 +119,15 @@ class StepEntry(Struct, frozen=True, forbid_unknown_fields=True):
     attempt: int = 1
     last: StepStatus = StepStatus.STARTED
     undo_of: int | None = None
+    # The id of the machine of the process; see `core.process.Process`.
+    machine: str = ""
 
     @property
     def process(self) -> Process | None:
         """The identity behind the pid; None if it was not recorded."""
         if self.pid is None or self.started is None or not self.boot_id:
             return None
-        return Process(self.pid, self.started, self.boot_id)
+        return Process(self.pid, self.started, self.boot_id, self.machine)
 
     @property
     def is_open(self) -> bool:

@@ -167,6 +167,7 @@ class JournalWriter:
                 pid=process.pid,
                 started=process.started,
                 boot_id=process.boot_id,
+                machine=process.machine,
                 started_at=self.files.now(),
                 attempt=attempt,
                 then=self.next_planned((step,)),

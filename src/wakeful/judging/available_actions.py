@@ -81,6 +81,8 @@ def possible_actions(
 
     `path_open`: a prompt would arrive, even if no process waits for one.
     """
+    if runtime.other_machine is not None:
+        return ()
     wait_argv = (*_wakeful_command(_WAIT, identity), "--until", "idle")
     actions = [AvailableAction(_WAIT, True, "blocks until it is idle", wait_argv, True)]
     pane = runtime.pane

@@ -104,6 +104,13 @@ class Orphan(Struct, frozen=True, gc=False):
     command: str
 
 
+class Elsewhere(Struct, frozen=True, gc=False):
+    """Another machine on this store, by its name, manages the session or runs its agent; known since then."""
+
+    host: str
+    since: Instant
+
+
 class RuntimeState(Struct, gc=False):
     """All evidence about one session outside its log; only the sources write it."""
 
@@ -125,6 +132,7 @@ class RuntimeState(Struct, gc=False):
     # Wakeful ended it, not a person: its work goes on in this conversation.
     heir: SessionId | None = None
     cwd: str | None = None
+    elsewhere: Elsewhere | None = None
     # The host's last sleep: a session without progress since has only just woken up.
     slept: Sleep | None = None
 
@@ -135,6 +143,11 @@ class RuntimeState(Struct, gc=False):
         if ProcessState.ALIVE in states:
             return ProcessState.ALIVE
         return ProcessState.DEAD if states == {ProcessState.DEAD} else ProcessState.UNKNOWN
+
+    @property
+    def other_machine(self) -> Elsewhere | None:
+        """The machine to ask about it. A process that lives here is better evidence than what another machine stored."""
+        return self.elsewhere if self.agent_state is not ProcessState.ALIVE else None
 
     @property
     def ran_in_container(self) -> bool:

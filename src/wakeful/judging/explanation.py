@@ -143,6 +143,7 @@ RULE_TEXTS: Final[Mapping[FindingCode, str]] = {
         "a known record lacks a field that is needed, or there is none of a turn beside {drift_records_min} unknown ones,"
         " or a client that has just started shows an unknown screen"
     ),
+    FindingCode.RUNS_ELSEWHERE: "another machine on the same store manages it or has its agent; only that machine judges it",
 }
 
 

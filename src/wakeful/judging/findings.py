@@ -88,6 +88,7 @@ class FindingCode(StrEnum):
     RUNAWAY = "runaway"
     RUNTIME_LOST = "runtime_lost"
     READER_DRIFT = "reader_drift"
+    RUNS_ELSEWHERE = "runs_elsewhere"
 
 
 class FindingMeaning(Struct, frozen=True):
@@ -146,6 +147,10 @@ _ALWAYS: Final[Mapping[FindingCode, FindingMeaning]] = {
     FindingCode.RUNAWAY: _NOTIFY_ONLY,
     FindingCode.RUNTIME_LOST: _UNREADABLE,
     FindingCode.READER_DRIFT: _UNREADABLE,
+    # No problem: its own machine judges it.
+    FindingCode.RUNS_ELSEWHERE: FindingMeaning(
+        Health.UNKNOWN, Severity.INFO, Notice.NONE, HealingAction.NONE, Attention.NONE
+    ),
 }
 # The program ended by itself after the problem: people get an alert, and nothing is resumed.
 _EXCEPTIONS: Final[Mapping[tuple[FindingCode, State], FindingMeaning]] = {

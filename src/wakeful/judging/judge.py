@@ -6,7 +6,10 @@ then the conclusion.
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from wakeful.core.clock import Instant, latest
+from wakeful.core.labels import label
 from wakeful.core.process import ProcessState
 from wakeful.judging.activity import Activity
 from wakeful.judging.detectors import (
@@ -23,6 +26,7 @@ from wakeful.judging.evidence import (
     AgentProcess,
     ClientStatus,
     DialogKind,
+    Elsewhere,
     LivenessLevel,
     RuntimeState,
     is_starting,
@@ -67,6 +71,8 @@ NO_EVIDENCE_VERDICT: Final = Verdict(
 
 def judge(activity: Activity, runtime: RuntimeState, policy: Policy, now: Instant) -> Verdict:
     """The verdict on a session at `now`, from the arguments alone."""
+    if (other := runtime.other_machine) is not None:
+        return _verdict_elsewhere(other)
     if not was_seen(runtime) and not runtime.stopped and format_drift(activity, policy) is None:
         return NO_EVIDENCE_VERDICT
     facts = detector_input(activity, runtime, policy, now)
@@ -85,6 +91,14 @@ def judge(activity: Activity, runtime: RuntimeState, policy: Policy, now: Instan
         broken_at=_broken_at(facts, findings),
         next_check_at=_next_check_at(facts),
     )
+
+
+def _verdict_elsewhere(other: Elsewhere) -> Verdict:
+    """The verdict on a session of another machine: its processes cannot be seen, so nothing here says how it is."""
+    finding = Finding(
+        FindingCode.RUNS_ELSEWHERE, other.since, f"runs on another machine: {label(other.host)}"
+    )
+    return replace(NO_EVIDENCE_VERDICT, findings=(finding,))
 
 
 def detector_input(activity: Activity, runtime: RuntimeState, policy: Policy, now: Instant) -> DetectorInput:

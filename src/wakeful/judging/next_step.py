@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from shlex import join
 from typing import Final
 
+from wakeful.core.labels import label
 from wakeful.judging.available_actions import INTERRUPTED_CALL, NOTHING_WRITTEN, OBSERVING, ActionName
 from wakeful.judging.evidence import RuntimeState
 from wakeful.judging.findings import FindingCode, Health, State, Verdict, WaitKind
@@ -80,7 +81,9 @@ def _limit_step(
 
 
 def _forbidden_step(record: SessionRecord, inspect: tuple[str, ...]) -> NextStep | None:
-    """The step if the mode, an interrupted call or a missing conversation prevents a resume."""
+    """The step if another machine, the mode, an interrupted call or a missing conversation prevents a resume."""
+    if any(finding.code is FindingCode.RUNS_ELSEWHERE for finding in record.findings):
+        return inspect, f"run `wakeful why` on {label(record.host)}: only that machine sees its processes"
     reasons = {action.reason for action in record.actions if not action.allowed}
     if NOTHING_WRITTEN in reasons:
         return inspect, NOTHING_WRITTEN

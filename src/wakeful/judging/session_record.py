@@ -186,6 +186,7 @@ def build_record(
     chosen = activity.project or project_of(identity, cwd)
     stamp = _stamp(now.wall)
     attachable = reachability.ours and reachability.path_open
+    other = runtime.other_machine
     possible = possible_actions(identity, activity, runtime, verdict, state, path_open=attachable)
     return SessionRecord(
         schema=SCHEMA,
@@ -193,7 +194,7 @@ def build_record(
         project=label(chosen),
         agent=identity.agent,
         provider=identity.provider,
-        host=identity.host,
+        host=other.host if other is not None else identity.host,
         source=identity.source,
         conversation_id=activity.conversation_id or identity.conversation_id,
         attempt=identity.attempt,

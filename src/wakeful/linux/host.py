@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from wakeful.core.clock import Clock
-from wakeful.linux import proc
+from wakeful.linux.machine import this_machine
 
 OOM_SECONDS: Final = 60.0
 OOM_CHECK_SECONDS: Final = 20.0
@@ -29,7 +29,7 @@ class Disk:
 class HostInfo:
     def __init__(self, host: str, clock: Clock, vmstat: Path = _VMSTAT) -> None:
         self.host = host
-        self.boot_id = proc.boot_id()
+        self.boot_id, self.machine_id = this_machine().boot_id, this_machine().id
         self._clock = clock
         self._vmstat = vmstat
         self._oom_kills = _oom_kills(vmstat)

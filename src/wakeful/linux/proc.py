@@ -1,7 +1,6 @@
 """Reads processes from /proc: identity, age, parents, command, environment, open files and locks.
 
-A process may vanish between two reads; that is an answer, not an error. Reads are not cached, except the boot
-id. This module sends no signals and draws no conclusions. `InnerProcesses` finds processes of containers by
+A process may vanish between two reads; that is an answer, not an error. Reads are not cached. This module sends no signals and draws no conclusions. `InnerProcesses` finds processes of containers by
 their inner pid, which on the host belongs to another process or none. It keeps the result of one pass over
 /proc, which covers every process that started before it, and makes another pass only for a younger one.
 """
@@ -10,14 +9,15 @@ import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wakeful.core.errors import WorldError
 from wakeful.core.process import Process, ProcessState
+from wakeful.linux.machine import boot_id, this_machine
 
 # The kernel's limit (PID_MAX_LIMIT); pids come from files that any program may have written.
 PID_MAX: Final = 2**22
@@ -52,7 +52,7 @@ class Stat(Struct, frozen=True, gc=False):
 
     @property
     def process(self) -> Process:
-        return Process(self.pid, self.started, boot_id())
+        return process_of(self.pid, self.started)
 
 
 def parse_stat(line: bytes) -> Stat:
@@ -71,9 +71,18 @@ def parse_stat(line: bytes) -> Stat:
     )
 
 
-@cache
-def boot_id() -> str:
-    return _read("/proc/sys/kernel/random/boot_id").decode().strip()
+def process_of(pid: int, started: int) -> Process:
+    """The process of this boot of this machine with this pid and start time."""
+    return Process(pid, started, boot_id(), this_machine().id)
+
+
+def with_machine(process: Process) -> Process:
+    """A process from a file, equal to the same process as it is seen now: earlier versions stored no machine."""
+    return process if process.machine else replace(process, machine=this_machine().id)
+
+
+def is_of_this_machine(process: Process) -> bool:
+    return process.machine in ("", this_machine().id)
 
 
 def identify(pid: int) -> Process | None:
@@ -86,7 +95,9 @@ def identify(pid: int) -> Process | None:
 
 
 def state_of(process: Process) -> ProcessState:
-    """Whether exactly this process lives. Only for processes of this host: another boot id means dead."""
+    """Whether exactly this process lives. On this machine another boot id means dead; of others nothing is known."""
+    if not is_of_this_machine(process):
+        return ProcessState.UNKNOWN
     try:
         return ProcessState.DEAD if _live_stat(process) is None else ProcessState.ALIVE
     except OSError:
@@ -323,7 +334,8 @@ def _key_of(entry: os.DirEntry[str]) -> FileKey | None:
 
 def _live_stat(process: Process) -> Stat | None:
     """The stat of exactly this process while it lives. Raises OSError if that is unknown."""
-    stat = _stat(process.pid) if process.boot_id == boot_id() else None
+    is_here = process.boot_id == boot_id() and is_of_this_machine(process)
+    stat = _stat(process.pid) if is_here else None
     return None if stat is None or stat.has_ended or stat.started != process.started else stat
 
 

@@ -122,6 +122,7 @@ class Repairs:
             new_health=current.health,
             reason=REASON,
             record=msgspec.json.encode(current),
+            alive=current.session_alive,
         )
 
 

@@ -47,7 +47,7 @@ class TrackedSession(Struct, gc=False):
     check_at: float | None = None
     # False while a log is known by its name and age only.
     is_log_read: bool = True
-    # Wall time of the last evidence; infinite while its agent lives.
+    # Wall time of the last evidence; infinite while its agent lives or another machine has it.
     last_seen_wall: float = inf
     # The record's bytes, made by `body` at the first read.
     encoded_record: bytes | None = None
@@ -66,7 +66,7 @@ class TrackedSession(Struct, gc=False):
         ended_at = newest.ended_at if newest is not None else None
         self.last_seen_wall = (
             inf
-            if verdict.agent is ProcessState.ALIVE
+            if verdict.agent is ProcessState.ALIVE or self.presence.other_machine is not None
             else max((each.wall for each in (self.activity.last_at, ended_at) if each), default=-inf)
         )
 
@@ -124,6 +124,7 @@ def transition_of(
         reason=reason,
         record=session.body(),
         turn_ended_at=turn_ended_at(session),
+        alive=record.session_alive,
     )
 
 

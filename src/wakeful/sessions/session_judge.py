@@ -5,7 +5,7 @@ sessions are judged, and when.
 """
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from math import inf
 from typing import Final, Protocol
 
@@ -18,7 +18,7 @@ from wakeful.core.process import Process
 from wakeful.judging.activity import Activity
 from wakeful.judging.available_actions import is_cut_off
 from wakeful.judging.events import FormatDrifted
-from wakeful.judging.evidence import SessionIdentity
+from wakeful.judging.evidence import Elsewhere, SessionIdentity
 from wakeful.judging.folding import fold
 from wakeful.judging.judge import judge
 from wakeful.judging.session_record import build_record
@@ -57,6 +57,7 @@ class SessionOwners:
     def __init__(self) -> None:
         self._managed: dict[SessionId, ManagedSession] = {}
         self._agents: dict[SessionId, str | None] = {}
+        self._elsewhere: dict[SessionId, Elsewhere] = {}
         self._stopped_processes: set[Process] = set()
         self._stopped_sessions: set[SessionId] = set()
 
@@ -68,6 +69,21 @@ class SessionOwners:
             self._managed.pop(session_id, None)
         else:
             self._managed[session_id] = managed
+
+    def set_elsewhere(self, hosts: Mapping[SessionId, str], now: Instant) -> set[SessionId]:
+        """Set which other machines have which sessions; returns the sessions with which that changed."""
+        known = self._elsewhere
+        changed = {each for each in known if hosts.get(each) != known[each].host} | (
+            hosts.keys() - known.keys()
+        )
+        for session_id in changed:
+            known.pop(session_id, None)
+            if session_id in hosts:
+                known[session_id] = Elsewhere(hosts[session_id], now)
+        return changed
+
+    def elsewhere(self, session_id: SessionId) -> Elsewhere | None:
+        return self._elsewhere.get(session_id)
 
     def set_agent(self, session_id: SessionId, agent: str | None) -> None:
         self._agents[session_id] = agent
@@ -138,6 +154,8 @@ class SessionJudge:
     def _judge(self, session: TrackedSession, now: Instant) -> float | None:
         identity, activity, runtime = session.subject, session.activity, session.presence
         managed = self._owners.get(identity.id)
+        # What this machine manages is its own, whatever another one stored before.
+        runtime.elsewhere = None if identity.is_managed else self._owners.elsewhere(identity.id)
         runtime.stopped = self._owners.is_stopped(session)
         ended = managed if runtime.stopped else None
         runtime.heir = ended.heir if ended is not None else None

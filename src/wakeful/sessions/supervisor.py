@@ -5,7 +5,7 @@ one session cost one verdict. One heap of deadlines wakes the supervisor: idle s
 """
 
 import heapq
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -389,6 +389,27 @@ class Supervisor:
         if managed is not None and managed.name is not None:
             self.known.names[session_id] = managed.name
         self._update_ownership(session_id)
+
+    def set_elsewhere(
+        self, hosts: Mapping[SessionId, str], managed: Iterable[tuple[SessionIdentity, str]]
+    ) -> None:
+        """Set which other machines have which sessions.
+
+        What they manage, in which folder, is shown even if nothing is known of it here.
+        """
+        changed = self._owners.set_elsewhere(hosts, self._clock.now())
+        for identity, cwd in managed:
+            if identity.id not in self.known.sessions and identity.id not in self.known.old_logs:
+                self._track(identity).presence.cwd = cwd
+            if identity.name is not None:
+                self.known.names[identity.id] = identity.name
+        for session_id in changed & self.known.sessions.keys():
+            session = self.known.sessions[session_id]
+            is_known_here = session.activity.last_at is not None or session.presence.holders
+            if session_id in hosts or is_known_here:
+                self._mark_dirty(session_id)
+            else:
+                self.on_log_deleted(session_id)
 
     def set_agent(self, session_id: SessionId, agent: str | None) -> None:
         """Set the agent of the hub that hosts the session; None: no agent does."""

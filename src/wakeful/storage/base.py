@@ -2,13 +2,14 @@
 
 When an operation has returned, its effect survives kill -9; operations that are called durable also survive
 power loss. An operation that raised, or whose caller was cancelled, may have been stored, but then whole.
-Leases are measured with the store's own clock. They alone decide which process runs a conversation, and nothing
+Machines may share a store: it is opened for one, and rows about processes, files and sessions are that machine's own.
+Tasks, leases and notes of SHARED_NOTES are common to all. Leases are measured with the store's own clock. They alone decide which process runs a conversation, and nothing
 caches them. One contract suite (`tests/contract`) checks every implementation against this and the docstrings below.
 """
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -96,6 +97,19 @@ class Transition(Struct, frozen=True):
     seq: int = 0
     turn_ended_at: float | None = None
     left_out: int = 0
+    # Whether its agent lives, for the other machines on this store.
+    alive: bool = False
+
+
+class SessionElsewhere(Struct, frozen=True):
+    """A session that another machine manages, or whose agent lives there. `host` is that machine's name.
+
+    `managed` is None if it is only watched there.
+    """
+
+    session_id: SessionId
+    host: str
+    managed: ManagedSession | None = None
 
 
 class Bookmark(Struct, frozen=True):
@@ -141,6 +155,17 @@ class Note(Struct, frozen=True):
     body: bytes
 
 
+# What all machines on a store share; every other kind of note is about one machine. Budgets follow their notes.
+SHARED_NOTES: Final = frozenset({"pause", "mute", "lesson", "issue", "work_told", "deed"})
+SHARED: Final = ""
+"""The machine of rows that all machines share."""
+
+
+def is_shared(kind: str) -> bool:
+    """Whether all machines share the notes of this kind."""
+    return kind in SHARED_NOTES
+
+
 class Store(Protocol):
     async def record(self, transitions: Sequence[Transition]) -> int:
         """Store transitions and the sessions' newest records, all or nothing.
@@ -151,6 +176,9 @@ class Store(Protocol):
 
     async def sessions(self) -> list[SessionRow]:
         """The newest record of every session, ordered by id."""
+
+    async def sessions_elsewhere(self) -> list[SessionElsewhere]:
+        """The sessions that other machines manage or have seen alive, unordered; a session may be on several."""
 
     async def transitions(
         self, session_id: SessionId | None = None, *, after: int = 0, limit: int = 1000
@@ -219,7 +247,8 @@ class Store(Protocol):
     ) -> Run | None:
         """Begin, durably, an attempt of the oldest pending task that is due and has a free conversation.
 
-        The same transaction claims the lease of its conversation: only this run has the newest epoch.
+        The same transaction claims the lease of its conversation: only this run has the newest epoch. A task that
+        continues a session of another machine is left to that machine.
         """
 
     async def heartbeat_run_lease(
@@ -240,14 +269,14 @@ class Store(Protocol):
         """
 
     async def expire_runs(self) -> list[Run]:
-        """End, durably, every attempt with a lease that has ended, was yielded or taken over; oldest task first.
+        """End, durably, every attempt of this machine with a lease that has ended, was yielded or taken over; oldest task first.
 
         Each has its task in the new state: pending while it has attempts left, failed after that; its
         `lease_until` is now.
         """
 
     async def next_expiry(self) -> float | None:
-        """When, by the store's clock, `expire_runs` will have work next; None without a running attempt."""
+        """When, by the store's clock, `expire_runs` will have work next; None without a running attempt of this machine."""
 
     async def claim_lease(
         self,
@@ -280,7 +309,10 @@ class Store(Protocol):
         """Every held lease, including those past their end, ordered by key."""
 
     async def save_managed_session(self, managed: ManagedSession) -> None:
-        """Store or replace the address of a managed session, durably."""
+        """Store or replace the address of a managed session, durably.
+
+        That of another machine is replaced only under a newer epoch; otherwise nothing changes.
+        """
 
     async def reclaim_managed_session(
         self, managed: ManagedSession, owner: str
@@ -292,10 +324,10 @@ class Store(Protocol):
         """
 
     async def drop_managed_session(self, session_id: SessionId) -> bool:
-        """Delete a managed session durably: it is watched only from now on. False if it was not managed."""
+        """Delete a managed session durably: it is watched only from now on. False if it was not managed here."""
 
     async def managed_sessions(self) -> list[ManagedSession]:
-        """Every managed session, ordered by id."""
+        """Every managed session of this machine, ordered by id."""
 
     async def save_note(self, note: Note) -> None:
         """Store or replace a note, durably."""
@@ -305,6 +337,9 @@ class Store(Protocol):
 
     async def save_new_notes(self, notes: Sequence[Note]) -> None:
         """Store notes together, durably, all or nothing; existing notes of the same kind and key stay unchanged."""
+
+    async def replace_note(self, old: Note, new: Note) -> bool:
+        """Store `new` durably in place of `old`, of the same kind and key. False if `old` is not stored any more."""
 
     async def drop_note(self, kind: str, key: str) -> bool:
         """Delete a note durably. False if it does not exist."""

@@ -1,12 +1,14 @@
 """MemoryStore: the store in memory, with its tasks, attempts and leases.
 
 It passes the same contract suite as the real stores. For tests and simulations: nothing survives the process.
-No method waits inside, so each call is atomic.
+No method waits inside, so each call is atomic. `on_machine` opens the same data for another machine.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from itertools import islice
+from typing import Self
 
 from msgspec import structs
 
@@ -26,20 +28,25 @@ from wakeful.core.leases import (
     WorkState,
     state_after,
 )
+from wakeful.core.machine import Machine
 from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process
 from wakeful.linux.clock import SystemClock
+from wakeful.linux.machine import this_machine
 from wakeful.storage.base import (
+    SHARED,
     Bookmark,
     Conclusion,
     FinishedTurns,
     Intent,
     Note,
+    SessionElsewhere,
     SessionRow,
     StateChange,
     StoreClosed,
     Transition,
     TransitionCount,
+    is_shared,
 )
 
 
@@ -53,6 +60,9 @@ class MemoryRuns:
         self._leases: dict[LeaseKey, Lease] = {}
         # An epoch stays when its lease is released: it never decreases.
         self._epochs: dict[LeaseKey, int] = {}
+        # The machine of the daemon that started each attempt, and those that manage sessions.
+        self._started_on: dict[tuple[WorkId, int], str] = {}
+        self.managed: dict[SessionId, tuple[str, ManagedSession]] = {}
 
     def enqueue(self, work: WorkItem) -> bool:
         if work.id in self._works:
@@ -76,9 +86,9 @@ class MemoryRuns:
         return list(self._attempts.get(work_id, ()))
 
     def claim_next_run(
-        self, owner: str, project: str | None, ttl_seconds: float, holder: Process | None
+        self, owner: str, project: str | None, ttl_seconds: float, holder: Process | None, machine: str
     ) -> Run | None:
-        work = next(self._due(project), None)
+        work = next(self._due(project, machine), None)
         if work is None:
             return None
         lease = self.claim_lease(work.lease_key, owner, ttl_seconds, holder)
@@ -87,15 +97,17 @@ class MemoryRuns:
         self._works[work.id] = started
         attempt = Attempt(work.id, started.attempts, lease.epoch, owner, AttemptState.RUNNING, lease.since)
         self._attempts[work.id].append(attempt)
+        self._started_on[work.id, attempt.number] = machine
         return Run(started, attempt.number, lease.epoch, owner, lease.expires_at)
 
-    def _due(self, project: str | None) -> Iterator[WorkItem]:
+    def _due(self, project: str | None, machine: str) -> Iterator[WorkItem]:
         now = self._now()
         for work in self._works.values():
             lease = self._leases.get(work.lease_key)
             is_free = lease is None or lease.expires_at <= now
             is_wanted = project in {None, work.project} and work.not_before <= now
-            if work.state is WorkState.PENDING and is_wanted and is_free:
+            is_here = work.session_id not in self.managed or self.managed[work.session_id][0] == machine
+            if work.state is WorkState.PENDING and is_wanted and is_free and is_here:
                 yield work
 
     def claim_lease(
@@ -147,23 +159,27 @@ class MemoryRuns:
             return None
         return self._end(attempt, ending, result).state
 
-    def expire_runs(self) -> list[Run]:
+    def expire_runs(self, machine: str) -> list[Run]:
         now = self._now()
         expired = []
-        for attempt in self._all_running():
+        for attempt in self._all_running(machine):
             lease = self._lease_of(attempt)
             if lease is None or lease.expires_at <= now:
                 work = self._end(attempt, AttemptState.EXPIRED, LEASE_ENDED)
                 expired.append(Run(work, attempt.number, attempt.epoch, attempt.owner, now))
         return expired
 
-    def next_expiry(self) -> float | None:
-        leases = [self._lease_of(attempt) for attempt in self._all_running()]
+    def next_expiry(self, machine: str) -> float | None:
+        leases = [self._lease_of(attempt) for attempt in self._all_running(machine)]
         return min((0.0 if each is None else each.expires_at for each in leases), default=None)
 
-    def _all_running(self) -> list[Attempt]:
+    def _all_running(self, machine: str) -> list[Attempt]:
         newest = (each[-1] for each in self._attempts.values() if each)
-        return [each for each in newest if each.state is AttemptState.RUNNING]
+        return [
+            each
+            for each in newest
+            if each.state is AttemptState.RUNNING and self._started_on[each.work_id, each.number] == machine
+        ]
 
     def _running(self, work_id: WorkId, epoch: int) -> Attempt | None:
         """The attempt with this epoch, if it has not ended."""
@@ -188,40 +204,78 @@ class MemoryRuns:
 
 
 class MemoryStore:
-    """Everything is in dictionaries by sequence number or id."""
+    """Everything is in dictionaries by sequence number or id, beside or below the machine of each row."""
 
-    def __init__(self, *, now: Callable[[], float] = lambda: SystemClock().now().wall) -> None:
+    def __init__(
+        self, *, machine: Machine | None = None, now: Callable[[], float] = lambda: SystemClock().now().wall
+    ) -> None:
+        machine = this_machine() if machine is None else machine
+        self._machine = machine.id
+        self._hosts = {machine.id: machine.host}
         self._now = now
         self._stored_runs = MemoryRuns(now)
-        self._managed_sessions: dict[SessionId, ManagedSession] = {}
-        self._notes: dict[tuple[str, str], Note] = {}
-        self._spendings: dict[str, list[float]] = {}
-        self._sessions: dict[SessionId, SessionRow] = {}
-        self._transitions: dict[int, Transition] = {}
-        self._bookmarks: dict[str, Bookmark] = {}
-        self._intents: dict[str, Intent] = {}
+        self._notes: dict[tuple[str, str, str], Note] = {}
+        self._spendings: dict[tuple[str, str], list[float]] = {}
+        self._sessions: dict[tuple[str, SessionId], SessionRow] = {}
+        self._transitions: dict[int, tuple[str, Transition]] = {}
+        self._bookmarks: dict[tuple[str, str], Bookmark] = {}
+        self._intents: dict[str, tuple[str, Intent]] = {}
         self._conclusions: dict[str, Conclusion] = {}
-        self._transition_seq = 0
         self._closed = False
+
+    def on_machine(self, machine: Machine) -> Self:
+        """The same data, opened for another machine."""
+        other = copy(self)
+        other._machine, other._closed = machine.id, False  # noqa: SLF001 - a new object of this class
+        self._hosts[machine.id] = machine.host
+        return other
+
+    @property
+    def _own_transitions(self) -> list[Transition]:
+        return [each for machine, each in self._transitions.values() if machine == self._machine]
+
+    def _scope(self, kind: str) -> str:
+        return SHARED if is_shared(kind) else self._machine
+
+    def _key_of(self, note: Note) -> tuple[str, str, str]:
+        return self._scope(note.kind), note.kind, note.key
 
     async def record(self, transitions: Sequence[Transition]) -> int:
         self._require_open()
+        last = max(self._transitions, default=0)
         # The whole batch is copied first, so that a bad transition changes nothing.
         numbered = [
             structs.replace(each, seq=seq, record=bytes(each.record))
-            for seq, each in enumerate(transitions, self._transition_seq + 1)
+            for seq, each in enumerate(transitions, last + 1)
         ]
         for each in numbered:
-            self._transition_seq = each.seq
-            self._transitions[each.seq] = each
-            known = self._sessions.get(each.session_id)
+            self._transitions[each.seq] = self._machine, each
+            known = self._sessions.get((self._machine, each.session_id))
             version = 1 if known is None else known.version + 1
-            self._sessions[each.session_id] = SessionRow(each.session_id, version, each.record, each.at)
-        return self._transition_seq if transitions else 0
+            row = SessionRow(each.session_id, version, each.record, each.at)
+            self._sessions[self._machine, each.session_id] = row
+        return numbered[-1].seq if numbered else 0
 
     async def sessions(self) -> list[SessionRow]:
         self._require_open()
-        return sorted(self._sessions.values(), key=lambda row: row.id)
+        return [row for (machine, _), row in sorted(self._sessions.items()) if machine == self._machine]
+
+    async def sessions_elsewhere(self) -> list[SessionElsewhere]:
+        self._require_open()
+        managed = self._stored_runs.managed
+        alive = {(machine, each.session_id): each.alive for machine, each in self._transitions.values()}
+        known = {key for key in self._sessions if alive[key]} | {
+            (machine, session_id) for session_id, (machine, _) in managed.items()
+        }
+        return [
+            SessionElsewhere(
+                session_id,
+                self._hosts[machine],
+                managed[session_id][1] if managed.get(session_id, ("",))[0] == machine else None,
+            )
+            for machine, session_id in known
+            if machine != self._machine
+        ]
 
     async def transitions(
         self, session_id: SessionId | None = None, *, after: int = 0, limit: int = 1000
@@ -229,7 +283,7 @@ class MemoryStore:
         self._require_open()
         wanted = (
             each
-            for each in self._transitions.values()
+            for each in self._own_transitions
             if each.seq > after and session_id in {None, each.session_id}
         )
         return list(wanted)[:limit]
@@ -238,7 +292,7 @@ class MemoryStore:
         self._require_open()
         counted = Counter(
             (each.session_id, each.old_state, each.new_state, each.old_health, each.new_health)
-            for each in self._transitions.values()
+            for each in self._own_transitions
             if each.at >= since
         )
         return [TransitionCount(*standings, count) for standings, count in counted.items()]
@@ -246,7 +300,7 @@ class MemoryStore:
     async def state_changes(self, since: float, limit: int) -> list[StateChange]:
         self._require_open()
         found = sorted(
-            (each for each in self._transitions.values() if each.at >= since),
+            (each for each in self._own_transitions if each.at >= since),
             key=lambda each: (each.at, each.seq),
         )
         return [
@@ -265,7 +319,7 @@ class MemoryStore:
     async def finished_turns(self, since: float) -> list[FinishedTurns]:
         self._require_open()
         ends: dict[SessionId, set[float]] = {}
-        for each in self._transitions.values():
+        for each in self._own_transitions:
             if each.at >= since and each.turn_ended_at is not None and each.turn_ended_at >= since:
                 ends.setdefault(each.session_id, set()).add(each.turn_ended_at)
         return [FinishedTurns(session_id, len(known), max(known)) for session_id, known in ends.items()]
@@ -273,35 +327,36 @@ class MemoryStore:
     async def forget(self, session_ids: Sequence[SessionId]) -> None:
         self._require_open()
         for each in session_ids:
-            self._sessions.pop(each, None)
+            self._sessions.pop((self._machine, each), None)
 
     async def prune(self, before: float) -> int:
         self._require_open()
-        newest = {each.session_id: each.seq for each in self._transitions.values()}
-        needed = {newest[id_] for id_ in self._sessions} | {self._transition_seq}
-        old = [each.seq for each in self._transitions.values() if each.at < before and each.seq not in needed]
+        newest = {(machine, each.session_id): each.seq for machine, each in self._transitions.values()}
+        needed = {newest[key] for key in self._sessions} | {max(self._transitions, default=0)}
+        found = (each for _, each in self._transitions.values())
+        old = [each.seq for each in found if each.at < before and each.seq not in needed]
         for seq in old:
             del self._transitions[seq]
         return len(old)
 
     async def save_bookmarks(self, bookmarks: Sequence[Bookmark]) -> None:
         self._require_open()
-        self._bookmarks.update((each.path, each) for each in bookmarks)
+        self._bookmarks.update(((self._machine, each.path), each) for each in bookmarks)
 
     async def drop_bookmarks(self, paths: Sequence[str]) -> None:
         self._require_open()
         for path in paths:
-            self._bookmarks.pop(path, None)
+            self._bookmarks.pop((self._machine, path), None)
 
     async def bookmarks(self) -> list[Bookmark]:
         self._require_open()
-        return list(self._bookmarks.values())
+        return [each for (machine, _), each in self._bookmarks.items() if machine == self._machine]
 
     async def save_intent(self, intent: Intent) -> bool:
         self._require_open()
         if intent.id in self._intents:
             return False
-        self._intents[intent.id] = intent
+        self._intents[intent.id] = self._machine, intent
         return True
 
     async def save_conclusion(self, conclusion: Conclusion) -> bool:
@@ -313,7 +368,8 @@ class MemoryStore:
 
     async def open_intents(self) -> list[Intent]:
         self._require_open()
-        return [each for each in self._intents.values() if each.id not in self._conclusions]
+        own = (each for machine, each in self._intents.values() if machine == self._machine)
+        return [each for each in own if each.id not in self._conclusions]
 
     async def enqueue(self, work: WorkItem) -> bool:
         return self._runs.enqueue(work)
@@ -337,7 +393,7 @@ class MemoryStore:
         ttl_seconds: float = LEASE_SECONDS,
         holder: Process | None = None,
     ) -> Run | None:
-        return self._runs.claim_next_run(owner, project, ttl_seconds, holder)
+        return self._runs.claim_next_run(owner, project, ttl_seconds, holder, self._machine)
 
     async def heartbeat_run_lease(
         self, work_id: WorkId, epoch: int, ttl_seconds: float = LEASE_SECONDS
@@ -351,10 +407,10 @@ class MemoryStore:
         return self._runs.end_run(work_id, epoch, AttemptState.FAILED, reason)
 
     async def expire_runs(self) -> list[Run]:
-        return self._runs.expire_runs()
+        return self._runs.expire_runs(self._machine)
 
     async def next_expiry(self) -> float | None:
-        return self._runs.next_expiry()
+        return self._runs.next_expiry(self._machine)
 
     async def claim_lease(
         self,
@@ -380,7 +436,9 @@ class MemoryStore:
 
     async def save_managed_session(self, managed: ManagedSession) -> None:
         self._require_open()
-        self._managed_sessions[managed.session_id] = managed
+        machine, known = self._runs.managed.get(managed.session_id, (self._machine, managed))
+        if machine == self._machine or known.epoch < managed.epoch:
+            self._runs.managed[managed.session_id] = self._machine, managed
 
     async def reclaim_managed_session(
         self, managed: ManagedSession, owner: str
@@ -394,60 +452,71 @@ class MemoryStore:
         reclaimed = structs.replace(
             managed, epoch=lease.epoch, process=None, stopped=False, by_gateway=False, heir=None, closed=False
         )
-        self._managed_sessions[managed.session_id] = reclaimed
+        await self.save_managed_session(reclaimed)
         return reclaimed
 
     async def drop_managed_session(self, session_id: SessionId) -> bool:
         self._require_open()
-        return self._managed_sessions.pop(session_id, None) is not None
+        if self._runs.managed.get(session_id, ("",))[0] != self._machine:
+            return False
+        del self._runs.managed[session_id]
+        return True
 
     async def managed_sessions(self) -> list[ManagedSession]:
         self._require_open()
-        return [self._managed_sessions[each] for each in sorted(self._managed_sessions)]
+        found = sorted(self._runs.managed.items())
+        return [managed for _, (machine, managed) in found if machine == self._machine]
 
     async def save_note(self, note: Note) -> None:
         self._require_open()
-        self._notes[note.kind, note.key] = note
+        self._notes[self._key_of(note)] = note
 
     async def save_new_note(self, note: Note) -> bool:
         self._require_open()
-        if (note.kind, note.key) in self._notes:
+        if self._key_of(note) in self._notes:
             return False
-        self._notes[note.kind, note.key] = note
+        self._notes[self._key_of(note)] = note
         return True
 
     async def save_new_notes(self, notes: Sequence[Note]) -> None:
         self._require_open()
         for note in notes:
-            self._notes.setdefault((note.kind, note.key), note)
+            self._notes.setdefault(self._key_of(note), note)
+
+    async def replace_note(self, old: Note, new: Note) -> bool:
+        self._require_open()
+        if self._notes.get(self._key_of(old)) != old:
+            return False
+        self._notes[self._key_of(old)] = structs.replace(old, body=new.body)
+        return True
 
     async def drop_note(self, kind: str, key: str) -> bool:
         self._require_open()
-        return self._notes.pop((kind, key), None) is not None
+        return self._notes.pop((self._scope(kind), kind, key), None) is not None
 
     async def notes(self, kind: str) -> list[Note]:
         self._require_open()
-        return [self._notes[each] for each in sorted(self._notes) if each[0] == kind]
+        return [self._notes[each] for each in sorted(self._notes) if each[:2] == (self._scope(kind), kind)]
 
     async def note(self, kind: str, key: str) -> Note | None:
         self._require_open()
-        return self._notes.get((kind, key))
+        return self._notes.get((self._scope(kind), kind, key))
 
     async def spend_budget(self, key: str, note: Note, *, times_max: int, window_seconds: float) -> bool:
         self._require_open()
-        at, spendings = self._now(), self._spendings.setdefault(key, [])
+        at, spendings = self._now(), self._spendings.setdefault((self._scope(note.kind), key), [])
         if sum(each > at - window_seconds for each in spendings) >= times_max:
             return False
         spendings.append(at)
-        self._notes[note.kind, note.key] = note
+        self._notes[self._key_of(note)] = note
         return True
 
     async def refund_budget(self, key: str, note: Note) -> bool:
         self._require_open()
-        if self._notes.pop((note.kind, note.key), None) is None:
+        if self._notes.pop(self._key_of(note), None) is None:
             return False
-        if self._spendings.get(key):
-            self._spendings[key].pop()
+        if spendings := self._spendings.get((self._scope(note.kind), key)):
+            spendings.pop()
         return True
 
     async def close(self) -> None:

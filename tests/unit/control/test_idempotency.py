@@ -11,12 +11,15 @@ from support.control_helpers import now
 from support.supervisor_fixture import SupervisorFixture
 from wakeful.control.driver import ActionResult, StartRequest
 from wakeful.control.gate import ActionRecord
-from wakeful.control.idempotency import RETENTION_SECONDS, IdempotentController
+from wakeful.control.idempotency import RETENTION_SECONDS, IdempotentController, KeyInUse
 from wakeful.control.start import RunRequest
 from wakeful.core.errors import ClientMissing, KeyUsed
 from wakeful.core.leases import conversation_id_for, prompt_id_for
 from wakeful.core.managed_session import ManagedSession
-from wakeful.storage.base import ActionOutcome
+from wakeful.core.process import Process, ProcessState
+from wakeful.storage.base import ActionOutcome, Note
+from wakeful.testing.memory_store import MemoryStore
+from wakeful.testing.virtual_clock import VirtualClock
 
 T = TypeVar("T")
 REQUEST = RunRequest(
@@ -29,12 +32,12 @@ class Cut(BaseException):
 
 
 def once_of(house: SupervisorFixture) -> IdempotentController:
-    return IdempotentController(house.hands, house.store, house.clock)
+    return IdempotentController(house.hands, house.store, house.clock, None, house.watch)
 
 
 @pytest.fixture
 def house() -> SupervisorFixture:
-    house = SupervisorFixture()
+    house = SupervisorFixture(store=YieldingStore())
     house.start("a")
     now(house.hands.adopt("a"))
     return house
@@ -180,3 +183,79 @@ def test_a_start_is_known_again_in_another_environment(
     elsewhere = replace(REQUEST, environ={"PATH": "/usr/bin", "SHLVL": "2"})
     assert now(once.run(elsewhere, "k9")) == first
     assert [act for act, _ in house.driver.asked].count("start") == 1
+
+
+ONE, TWO = Process(1, 1, "boot", "one"), Process(2, 1, "boot", "two")
+
+
+class ShortWait(VirtualClock):
+    """Each sleep is over at once, and its time has passed."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+        self.advance(seconds)
+
+
+class YieldingStore(MemoryStore):
+    """Each operation on a note lets the other daemon run first, as a store in a file does."""
+
+    async def note(self, kind: str, key: str) -> Note | None:
+        found = await super().note(kind, key)
+        await asyncio.sleep(0)
+        return found
+
+    async def save_new_note(self, note: Note) -> bool:
+        await asyncio.sleep(0)
+        return await super().save_new_note(note)
+
+    async def save_note(self, note: Note) -> None:
+        await asyncio.sleep(0)
+        await super().save_note(note)
+
+
+def daemons(
+    house: SupervisorFixture, state: ProcessState
+) -> tuple[IdempotentController, IdempotentController]:
+    """Two daemons on one store; each sees the other in this state."""
+    clock = ShortWait()
+    one, two = (
+        IdempotentController(house.hands, house.store, clock, daemon, lambda _: state)
+        for daemon in (ONE, TWO)
+    )
+    return one, two
+
+
+async def test_one_key_through_two_daemons_delivers_once(house: SupervisorFixture) -> None:
+    """The key is stored with compare-and-set; the second daemon waits for the answer of the first."""
+    first, second = await asyncio.gather(
+        *(each.deliver("a", "go on", None, "k1") for each in daemons(house, ProcessState.ALIVE))
+    )
+    assert first == second
+    assert delivered(house) == ["deliver go on"]
+
+
+@pytest.mark.parametrize("state", [ProcessState.ALIVE, ProcessState.UNKNOWN])
+async def test_a_request_of_a_daemon_that_may_live_is_not_taken_over(
+    house: SupervisorFixture, state: ProcessState
+) -> None:
+    """Nothing is known of a daemon of another machine: the answer says so, and nothing is done."""
+    one, two = daemons(house, state)
+    assert await one._claim("k1", "asked") is True
+    with pytest.raises(KeyInUse, match="same key"):
+        await two._claim("k1", "asked")
+
+
+async def test_of_two_that_see_a_daemon_dead_one_follows_it(house: SupervisorFixture) -> None:
+    """The other one finds a daemon that lives, and waits for its answer."""
+
+    def state_of(process: Process) -> ProcessState:
+        return ProcessState.DEAD if process == ONE else ProcessState.ALIVE
+
+    crashed, second, third = (
+        IdempotentController(house.hands, house.store, ShortWait(), daemon, state_of)
+        for daemon in (ONE, TWO, Process(3, 1, "boot", "one"))
+    )
+    assert await crashed._claim("k1", "asked") is True
+    assert await second._claim("k1", "asked") is False
+    with pytest.raises(KeyInUse):
+        await third._claim("k1", "asked")

@@ -106,6 +106,35 @@ async def test_a_found_session_is_told_about_and_not_touched(clinic: HealingFixt
     assert told.splitlines()[-1] == "→ wakeful adopt claude-a"
 
 
+async def test_what_runs_on_another_machine_is_no_problem_here(clinic: HealingFixture) -> None:
+    """No incident, no alert, no action, although its process is not here."""
+    clinic.supervisor.set_elsewhere({A: "tower"}, ())
+    process = clinic.start("a")
+    clinic.work("a", "make test")
+    clinic.end(process)
+    await clinic.clock.run_for(600)
+    verdict = clinic.registry.find("a").verdict
+    assert verdict is not None
+    assert [each.code for each in verdict.findings] == ["runs_elsewhere"]
+    assert clinic.living.acts == []
+    assert await clinic.incidents.list_incidents(include_resolved=True) == []
+    assert clinic.recorder.said == []
+
+
+async def test_a_problem_that_is_another_machine_s_is_over_here(clinic: HealingFixture) -> None:
+    """A shared home shows a log before the store says whose it is."""
+    process = clinic.start("a")
+    clinic.work("a", "make test")
+    clinic.end(process)
+    await clinic.clock.run_for(1)
+    clinic.supervisor.set_elsewhere({A: "tower"}, ())
+    clinic.settle()
+    await clinic.clock.run_for(600)
+    assert clinic.living.acts == []
+    assert await clinic.incidents.list_incidents() == []
+    assert "runs on another machine: tower" in clinic.recorder.said[-1]
+
+
 async def test_a_call_that_probably_asks_is_no_trouble(clinic: HealingFixture) -> None:
     """For a day: no interrupt, no revival, no incident, and no alert about a problem."""
     await clinic.manage("a")

@@ -1,6 +1,7 @@
 """Claims about causes: what a client's message about a failed turn says about the fault and its side."""
 
 import pytest
+from msgspec.structs import replace
 
 from wakeful.core.clock import Instant
 from wakeful.core.ids import SessionId
@@ -58,6 +59,15 @@ def test_a_process_of_another_boot_was_lost_with_its_host() -> None:
     """What was running before a restart of the host is gone with it."""
     lost = dead(Process(7, 1, "the boot before"))
     assert origin_of(FindingCode.SESSION_DEAD, Activity(), lost, AROUND) == Origin(Cause.REBOOT, "tower")
+
+
+def test_only_the_same_machine_was_rebooted() -> None:
+    """Every machine has a boot id of its own: another one is no restart of this machine."""
+    around = replace(AROUND, machine_id="one")
+    before = dead(Process(7, 1, "the boot before", "one"))
+    assert origin_of(FindingCode.SESSION_DEAD, Activity(), before, around) == Origin(Cause.REBOOT, "tower")
+    elsewhere = dead(Process(7, 1, "a boot", "two"))
+    assert origin_of(FindingCode.SESSION_DEAD, Activity(), elsewhere, around) == Origin(Cause.SESSION, ONE)
 
 
 def test_a_process_that_is_gone_inside_a_container_is_no_restart_of_the_host() -> None:

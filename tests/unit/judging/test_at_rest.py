@@ -102,7 +102,7 @@ def test_what_is_deleted_is_overwritten(tmp_path: Path) -> None:
     """No free page holds what stood in it."""
     path = tmp_path / "wakeful.db"
     opened = open_database(path)
-    opened.writer.execute("INSERT INTO notes VALUES ('k', 'k', ?)", (b"telltale" * 5000,))
+    opened.writer.execute("INSERT INTO notes VALUES ('', 'k', 'k', ?)", (b"telltale" * 5000,))
     opened.writer.execute("DELETE FROM notes")
     _close(opened)
     assert "telltale" not in _bytes_of(path)

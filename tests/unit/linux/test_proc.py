@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 from wakeful.core.process import Process, ProcessState
 from wakeful.integrations.tmux import panes
 from wakeful.linux import proc
+from wakeful.linux.machine import boot_id, machine_id
 
 TAIL = b"1 99 99 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 7 0 424242 1000 200 18446744073709551615 0"
 
@@ -62,8 +63,35 @@ def test_flocks_are_read_and_other_locks_are_not() -> None:
 def test_an_impossible_pid_is_nobody(pid: int) -> None:
     """Pids come out of files; zero and negative ones mean whole groups to the kernel and are never passed on."""
     assert proc.identify(pid) is None
-    assert proc.state_of(Process(pid, 1, proc.boot_id())) is ProcessState.DEAD
+    assert proc.state_of(Process(pid, 1, boot_id())) is ProcessState.DEAD
     assert proc.ancestors(pid) == []
+
+
+@pytest.mark.parametrize("boot", [boot_id(), "another-boot"])
+def test_a_process_of_another_machine_is_unknown(boot: str) -> None:
+    """Neither dead nor alive, whatever has its pid here; two pid namespaces of one boot are two machines."""
+    here = proc.identify(os.getpid())
+    assert here is not None
+    foreign = Process(here.pid, here.started, boot, "another machine")
+    assert proc.state_of(foreign) is ProcessState.UNKNOWN
+    assert not proc.is_running(foreign)
+    assert proc.children(foreign) == []
+
+
+def test_a_file_of_an_earlier_version_is_about_this_machine() -> None:
+    """It names none, because there was only one."""
+    here = proc.identify(os.getpid())
+    assert here is not None
+    stored = Process(here.pid, here.started, here.boot_id)
+    assert proc.state_of(stored) is ProcessState.ALIVE
+    assert proc.with_machine(stored) == here
+
+
+def test_a_machine_is_one_pid_namespace_of_one_system() -> None:
+    """Its id stays the same within both, and tells nothing of the system's own id."""
+    assert machine_id("a", 1) == machine_id("a", 1)
+    assert len({machine_id(system, namespace) for system in ("a", "b") for namespace in (1, 2)}) == 4
+    assert "a" * 32 not in machine_id("a" * 32, 1)
 
 
 def test_a_process_of_an_earlier_boot_is_dead() -> None:

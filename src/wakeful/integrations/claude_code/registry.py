@@ -15,6 +15,7 @@ from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from wakeful.core.decoding import json_decoder
 from wakeful.core.ids import ConversationId, SessionId, is_uuid
@@ -23,7 +24,7 @@ from wakeful.judging.evidence import ClientStatus, SessionIdentity
 from wakeful.linux import proc
 from wakeful.linux.client_processes import reason_against
 from wakeful.linux.files import entries, read_small
-from wakeful.linux.proc import InnerProcesses, boot_id
+from wakeful.linux.proc import InnerProcesses
 from wakeful.sources.base import EvidenceSink, FileChanges, FolderWatcher, ProcessWatch
 from wakeful.sources.folder_watch import watch_or_await
 
@@ -51,7 +52,7 @@ class RegistryEntry(Struct, rename="camel"):
 
     @property
     def process(self) -> Process:
-        return Process(self.pid, int(self.proc_start), boot_id())
+        return proc.process_of(self.pid, int(self.proc_start))
 
 
 _decode: Final = json_decoder(RegistryEntry)
@@ -237,7 +238,7 @@ class EntryProcessResolver:
         if entry.started_at is None:
             return False
         seconds_ago = self._now() - entry.started_at / 1000
-        since_boot = seconds_ago < proc.age_seconds(Process(process.pid, 0, process.boot_id))
+        since_boot = seconds_ago < proc.age_seconds(replace(process, started=0))
         return since_boot and abs(proc.age_seconds(process) - seconds_ago) > OFF_SECONDS_MAX
 
 

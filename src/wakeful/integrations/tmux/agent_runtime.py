@@ -49,6 +49,7 @@ from wakeful.linux import proc
 from wakeful.linux.child_environment import declared_environ
 from wakeful.linux.files import owner_only, read_small
 from wakeful.linux.launch import find_program
+from wakeful.linux.machine import boot_id
 from wakeful.linux.terminate import has_variable, terminate_marked
 
 # A mark has some 200 bytes.
@@ -77,9 +78,15 @@ class AgentMarks:
         """None also for a damaged file, which the next start replaces."""
         try:
             content = read_small(self._path(name), MARK_BYTES_MAX)
-            return decode_json(content, AgentMark) if content else None
+            mark = decode_json(content, AgentMark) if content else None
         except msgspec.DecodeError:
             return None
+        if mark is None:
+            return None
+        process, server = (
+            None if each is None else proc.with_machine(each) for each in (mark.process, mark.server)
+        )
+        return replace(mark, process=process, server=server)
 
     def save(self, name: str, mark: AgentMark) -> None:
         """Replace the file as a whole. Raises TmuxFailed."""
@@ -284,7 +291,7 @@ class TmuxAgentRuntime:
         if process is None:
             # It never ran on a server.
             return _lost_agent(observation, ENDED)
-        if process.boot_id != proc.boot_id():
+        if process.boot_id != boot_id():
             return _lost_agent(observation, "the host was restarted")
         if mark.server_lost:
             return _lost_agent(observation, SERVER_ENDED)

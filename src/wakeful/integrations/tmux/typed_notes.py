@@ -12,12 +12,14 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wakeful.core.decoding import json_decoder
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import PaneAddress
 from wakeful.core.process import Process
 from wakeful.integrations.tmux.server import TmuxFailed, discard, write_private
+from wakeful.linux import proc
 from wakeful.linux.files import read_small
 
 _PREFIX: Final = "typing-"
@@ -123,6 +125,7 @@ def _read(path: Path) -> TypedNote | None:
     """None if there is no note, or no complete one."""
     content = read_small(path, NOTE_BYTES_MAX)
     try:
-        return _decode(content) if content else None
+        note = _decode(content) if content else None
     except msgspec.DecodeError:
         return None
+    return None if note is None else replace(note, process=proc.with_machine(note.process))

@@ -11,6 +11,7 @@ import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -20,9 +21,11 @@ from msgspec import Struct
 from wakeful.core.decoding import decode_json
 from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
+from wakeful.core.machine import Machine
 from wakeful.core.redaction import Redactor, redact
 from wakeful.linux.clock import SystemClock
-from wakeful.storage.base import FinishedTurns, Note, TransitionCount
+from wakeful.linux.machine import this_machine
+from wakeful.storage.base import SHARED, FinishedTurns, Note, TransitionCount, is_shared
 from wakeful.storage.sqlite.errors import (
     BUSY_SECONDS_MAX,
     StoreCorrupt,
@@ -77,6 +80,8 @@ DATABASE_BYTES_MIN: Final = 512
 CHECKED_BYTES_MAX: Final = 64 << 20
 # After a large transaction the log is truncated to this.
 JOURNAL_BYTES_MAX: Final = 16 << 20
+# The schema version with the table `machines`; tests open older ones.
+_MACHINES_SINCE: Final = 9
 # Problems of a new version show within a week.
 BACKUP_SECONDS_MAX: Final = 7 * 86_400.0
 
@@ -88,17 +93,22 @@ class Connections(NamedTuple):
     reader: sqlite3.Connection
 
 
-def open_database(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> Connections:
+def open_database(
+    path: Path, migrations: Sequence[Migration] = MIGRATIONS, *, machine: Machine | None = None
+) -> Connections:
     """Open the store at `path`, created or migrated if necessary; its folder must exist.
+
+    `machine` opens it, by default this machine; rows of earlier versions become its own.
 
     Raises StoreCorrupt, StoreForeign or StoreNewer and leaves such a file untouched; StoreBusy, StoreFull
     or StoreUnwritable for outside causes.
     """
+    machine = this_machine() if machine is None else machine
     try:
         if not _exists(path):
-            _create(path, migrations)
+            _create(path, migrations, machine)
         version = _inspect(path, migrations[-1].version)
-        return _connect_both(path, migrations, outdated=version < migrations[-1].version)
+        return _connect_both(path, migrations, machine, outdated=version < migrations[-1].version)
     except (sqlite3.Error, OSError) as error:
         raise translate(error, path) from error
 
@@ -142,15 +152,16 @@ def _inspect(path: Path, version_known: int) -> int:
 
 def read_notes(path: Path, kind: str) -> list[Note]:
     """Notes of a kind in a store that no process may have open; raises as `_read_once` does."""
-    return [Note(*row) for row in _read_once(path, "notes", kind)]
+    machine = SHARED if is_shared(kind) else this_machine().id
+    return [Note(*row) for row in _read_once(path, "notes", machine, kind)]
 
 
 def read_transition_counts(path: Path, since: float) -> list[TransitionCount]:
-    return [transition_count_of(*row) for row in _read_once(path, "moves", since)]
+    return [transition_count_of(*row) for row in _read_once(path, "moves", since, this_machine().id)]
 
 
 def read_finished_turns(path: Path, since: float) -> list[FinishedTurns]:
-    return [finished_turns_of(*row) for row in _read_once(path, "finished_turns", since)]
+    return [finished_turns_of(*row) for row in _read_once(path, "finished_turns", since, this_machine().id)]
 
 
 def finished_turns_of(session_id: str, *rest: Any) -> FinishedTurns:
@@ -161,7 +172,7 @@ def transition_count_of(session_id: str, *rest: Any) -> TransitionCount:
     return TransitionCount(SessionId(session_id), *rest)
 
 
-def _read_once(path: Path, query: str, value: object) -> list[tuple[Any, ...]]:
+def _read_once(path: Path, query: str, *values: object) -> list[tuple[Any, ...]]:
     """Rows of a store that no process may have open; empty without a store. Writes nothing.
 
     Raises what `open_database` would, and StoreOutdated for one that only `wakeful up` may migrate.
@@ -172,7 +183,7 @@ def _read_once(path: Path, query: str, value: object) -> list[tuple[Any, ...]]:
         raise StoreOutdated(path=str(path))
     try:
         with closing(_open_read_only(path)) as reader:
-            return reader.execute(QUERIES[query], (value,)).fetchall()
+            return reader.execute(QUERIES[query], values).fetchall()
     except sqlite3.Error as error:
         raise translate(error, path) from error
 
@@ -188,17 +199,20 @@ def _check(reader: sqlite3.Connection, path: Path) -> None:
         raise StoreCorrupt(path=str(path), why=result.splitlines()[-1])
 
 
-def _connect_both(path: Path, migrations: Sequence[Migration], *, outdated: bool) -> Connections:
+def _connect_both(
+    path: Path, migrations: Sequence[Migration], machine: Machine, *, outdated: bool
+) -> Connections:
     writer = _connect(path, "mode=rw")
     try:
         _set_up(writer, path)
         if outdated:
             # A rehearsal first: the file of a refused store stays unchanged.
-            _migrate(writer, path, migrations, rehearsal=True)
+            _migrate(writer, path, migrations, machine, rehearsal=True)
             # Pages freed by an earlier version still have their content. Before the migration, so a crash repeats it.
             writer.execute("VACUUM")
-            _migrate(writer, path, migrations)
+            _migrate(writer, path, migrations, machine)
             writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        _save_machine(writer, machine)
         # Backups serve a return to the previous version; they may contain data that the store has deleted.
         oldest = SystemClock().now().wall - BACKUP_SECONDS_MAX
         for backup in path.parent.glob(f"{path.name}.before-v*"):
@@ -231,7 +245,7 @@ def _connect(path: Path, how: str) -> sqlite3.Connection:
     )
 
 
-def _create(path: Path, migrations: Sequence[Migration]) -> None:
+def _create(path: Path, migrations: Sequence[Migration], machine: Machine) -> None:
     """Create a new store at `path`, whole or not at all; a store of another process is left unchanged."""
     draft = _sibling(path, ".new")
     file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -243,7 +257,7 @@ def _create(path: Path, migrations: Sequence[Migration]) -> None:
             return
         fault_point("store.create.write")
         stream.truncate(0)
-        stream.write(_new_database(migrations))
+        stream.write(_new_database(migrations, machine))
         stream.flush()
         os.fsync(stream.fileno())
         fault_point("store.create.rename")
@@ -251,10 +265,11 @@ def _create(path: Path, migrations: Sequence[Migration]) -> None:
         fault_point("store.create.renamed")
 
 
-def _new_database(migrations: Sequence[Migration]) -> bytes:
+def _new_database(migrations: Sequence[Migration], machine: Machine) -> bytes:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as memory:
         memory.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        _apply(memory, migrations)
+        _apply(memory, migrations, machine)
+        _save_machine(memory, machine)
         image = bytearray(memory.serialize())
     # With a write-ahead log from the start (file format, bytes 18 and 19): switching later needs a lock and a journal.
     image[18:20] = b"\x02\x02"
@@ -262,7 +277,12 @@ def _new_database(migrations: Sequence[Migration]) -> bytes:
 
 
 def _migrate(
-    writer: sqlite3.Connection, path: Path, migrations: Sequence[Migration], *, rehearsal: bool = False
+    writer: sqlite3.Connection,
+    path: Path,
+    migrations: Sequence[Migration],
+    machine: Machine,
+    *,
+    rehearsal: bool = False,
 ) -> None:
     """Migrate the tables to the newest version in one transaction; a rehearsal rolls back. Raises StoreCorrupt."""
     writer.execute("BEGIN IMMEDIATE")
@@ -273,7 +293,7 @@ def _migrate(
         if due and not rehearsal:
             _back_up(path, _sibling(path, f".before-v{due[-1].version}"))
         if due:
-            _apply(writer, due)
+            _apply(writer, due, machine)
         if rehearsal:
             writer.rollback()
             return
@@ -292,8 +312,11 @@ def _migrate(
     fault_point("store.migrate.committed")
 
 
-def _apply(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
+def _apply(connection: sqlite3.Connection, migrations: Sequence[Migration], machine: Machine) -> None:
     connection.create_function("redacted", 1, _redact_value, deterministic=True)
+    connection.create_function("this_machine", 0, lambda: machine.id, deterministic=True)
+    connection.create_function("with_machine", 1, partial(_add_machine, machine.id), deterministic=True)
+    connection.create_function("is_alive", 1, _is_alive, deterministic=True)
     for migration in migrations:
         for statement in migration.statements():
             fault_point("store.migrate.statement")
@@ -313,6 +336,48 @@ def _redact_value(value: str | bytes | None) -> str | bytes | None:
         return redact(value.decode("utf-8", "replace")).encode()
     clean = Redactor(()).redact_value(document)
     return value if clean == document else msgspec.json.encode(clean)
+
+
+def _add_machine(machine: str, document: bytes | None) -> bytes | None:
+    """A JSON document with the machine of every process in it; other contents stay as they are."""
+    if document is None or b'"boot_id"' not in document:
+        return document
+    try:
+        value = decode_json(document)
+    except msgspec.DecodeError:
+        return document
+    _mark_processes(value, machine)
+    return msgspec.json.encode(value)
+
+
+def _mark_processes(value: object, machine: str) -> None:
+    """Mark them in place. Their key comes last, as this version encodes it: leases compare encoded processes."""
+    if isinstance(value, list):
+        for each in value:
+            _mark_processes(each, machine)
+    elif isinstance(value, dict):
+        if {"pid", "started", "boot_id"} == value.keys():
+            value["machine"] = machine
+        for each in value.values():
+            _mark_processes(each, machine)
+
+
+def _is_alive(record: bytes | None) -> bool:
+    """What a session record says of its agent; false for anything else."""
+    try:
+        value = decode_json(record or b"")
+    except msgspec.DecodeError:
+        return False
+    return isinstance(value, dict) and value.get("session_alive") is True
+
+
+def _save_machine(writer: sqlite3.Connection, machine: Machine) -> None:
+    """Store its name and boot, for the other machines. A store of an older schema has no place for them."""
+    if _number(writer, "PRAGMA user_version") < _MACHINES_SINCE:
+        return
+    known = writer.execute(QUERIES["machine"], (machine.id,)).fetchone()
+    if known != (machine.host, machine.boot_id):
+        writer.execute(QUERIES["save_machine"], (machine.id, machine.host, machine.boot_id))
 
 
 def _back_up(path: Path, backup: Path) -> None:

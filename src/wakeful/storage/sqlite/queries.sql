@@ -3,69 +3,83 @@ SELECT coalesce(max(seq), 0) FROM transitions
 
 -- name: insert_transition
 INSERT INTO transitions (seq, session_id, at, old_state, new_state, old_health, new_health, reason, record, turn_ended_at,
-    left_out)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    left_out, alive, machine)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: point_session
-INSERT INTO sessions (id, version, newest) VALUES (?, 1, ?)
-ON CONFLICT (id) DO UPDATE SET version = version + 1, newest = excluded.newest
+INSERT INTO sessions (machine, id, version, newest) VALUES (?, ?, 1, ?)
+ON CONFLICT (machine, id) DO UPDATE SET version = version + 1, newest = excluded.newest
 
 -- name: sessions
 SELECT sessions.id, sessions.version, transitions.record, transitions.at
 FROM sessions JOIN transitions ON transitions.seq = sessions.newest
-ORDER BY sessions.id
+WHERE sessions.machine = ? ORDER BY sessions.id
+
+-- name: sessions_elsewhere
+SELECT sessions.id, machines.host, hostings.hosting
+FROM machines CROSS JOIN sessions ON sessions.machine = machines.id
+JOIN transitions ON transitions.seq = sessions.newest
+LEFT JOIN hostings ON hostings.session_id = sessions.id AND hostings.machine = sessions.machine
+WHERE machines.id <> ?1 AND (transitions.alive OR hostings.session_id IS NOT NULL)
+UNION ALL
+SELECT hostings.session_id, machines.host, hostings.hosting
+FROM hostings CROSS JOIN machines ON machines.id = hostings.machine
+WHERE hostings.machine <> ?1
+AND NOT EXISTS (SELECT 1 FROM sessions WHERE machine = hostings.machine AND id = hostings.session_id)
 
 -- name: transitions
-SELECT session_id, at, old_state, new_state, old_health, new_health, reason, record, seq, turn_ended_at, left_out
-FROM transitions WHERE seq > ? ORDER BY seq LIMIT ?
+SELECT session_id, at, old_state, new_state, old_health, new_health, reason, record, seq, turn_ended_at, left_out,
+    alive
+FROM transitions WHERE seq > ? AND machine = ? ORDER BY seq LIMIT ?
 
 -- name: transitions_of_session
-SELECT session_id, at, old_state, new_state, old_health, new_health, reason, record, seq, turn_ended_at, left_out
-FROM transitions WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?
+SELECT session_id, at, old_state, new_state, old_health, new_health, reason, record, seq, turn_ended_at, left_out,
+    alive
+FROM transitions WHERE session_id = ? AND seq > ? AND machine = ? ORDER BY seq LIMIT ?
 
 -- name: moves
 SELECT session_id, old_state, new_state, old_health, new_health, count(*)
-FROM transitions WHERE at >= ? GROUP BY session_id, old_state, new_state, old_health, new_health
+FROM transitions WHERE at >= ? AND machine = ? GROUP BY session_id, old_state, new_state, old_health, new_health
 
 -- name: state_changes
 SELECT session_id, at, old_state, old_health, new_state, new_health, reason
-FROM transitions WHERE at >= ? ORDER BY at DESC, seq DESC LIMIT ?
+FROM transitions WHERE at >= ? AND machine = ? ORDER BY at DESC, seq DESC LIMIT ?
 
 -- name: finished_turns
 SELECT session_id, count(DISTINCT turn_ended_at), max(turn_ended_at)
-FROM transitions WHERE at >= ?1 AND turn_ended_at >= ?1 GROUP BY session_id
+FROM transitions WHERE at >= ?1 AND turn_ended_at >= ?1 AND machine = ?2 GROUP BY session_id
 
 -- name: forget
-DELETE FROM sessions WHERE id = ?
+DELETE FROM sessions WHERE machine = ? AND id = ?
 
 -- name: prune
 DELETE FROM transitions WHERE seq IN (
     SELECT seq FROM transitions AS old
     WHERE at < ?
     AND seq < (SELECT max(seq) FROM transitions)
-    AND NOT EXISTS (SELECT 1 FROM sessions WHERE id = old.session_id AND newest = old.seq)
+    AND NOT EXISTS (SELECT 1 FROM sessions WHERE machine = old.machine AND id = old.session_id AND newest = old.seq)
     LIMIT ?
 )
 
 -- name: save_bookmark
-INSERT OR REPLACE INTO bookmarks (path, inode, "offset", head_hash, rule_version, folded)
-VALUES (?, ?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO bookmarks (machine, path, inode, "offset", head_hash, rule_version, folded)
+VALUES (?, ?, ?, ?, ?, ?, ?)
 
 -- name: drop_bookmark
-DELETE FROM bookmarks WHERE path = ?
+DELETE FROM bookmarks WHERE machine = ? AND path = ?
 
 -- name: bookmarks
-SELECT path, inode, "offset", head_hash, rule_version, folded FROM bookmarks ORDER BY path
+SELECT path, inode, "offset", head_hash, rule_version, folded FROM bookmarks WHERE machine = ? ORDER BY path
 
 -- name: intend
-INSERT INTO intents (id, session_id, act, evidence, at) VALUES (?, ?, ?, ?, ?)
+INSERT INTO intents (id, session_id, act, evidence, at, machine) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING
 
 -- name: conclude
 UPDATE intents SET outcome = ?, outcome_reason = ?, concluded_at = ? WHERE id = ? AND outcome IS NULL
 
 -- name: open_intents
-SELECT id, session_id, act, evidence, at FROM intents WHERE outcome IS NULL ORDER BY seq
+SELECT id, session_id, act, evidence, at FROM intents WHERE outcome IS NULL AND machine = ? ORDER BY seq
 
 -- name: enqueue
 INSERT INTO works (id, project, prompt, session_id, context, created_at, state, attempts, attempts_max, not_before,
@@ -77,6 +91,7 @@ SELECT works.id, project, prompt, session_id, context, created_at, state, attemp
 FROM works LEFT JOIN leases ON leases.key = works.lease_key
 WHERE state = 'pending' AND not_before <= ?1 AND (?2 IS NULL OR project = ?2)
 AND (leases.owner IS NULL OR leases.expires_at <= ?1)
+AND NOT EXISTS (SELECT 1 FROM hostings WHERE hostings.session_id = works.session_id AND hostings.machine <> ?3)
 ORDER BY seq LIMIT 1
 
 -- name: claim_lease
@@ -104,8 +119,8 @@ UPDATE leases SET owner = NULL, holder = NULL WHERE key = ? AND epoch = ? AND ow
 UPDATE works SET state = 'running', attempts = ? WHERE id = ? AND state = 'pending'
 
 -- name: start_attempt
-INSERT INTO attempts (work_id, number, epoch, owner, state, claimed_at, result, lease_key)
-VALUES (?, ?, ?, ?, 'running', ?, '', ?)
+INSERT INTO attempts (work_id, number, epoch, owner, state, claimed_at, result, lease_key, machine)
+VALUES (?, ?, ?, ?, 'running', ?, '', ?, ?)
 
 -- name: heartbeat
 UPDATE leases SET expires_at = ?1
@@ -129,14 +144,14 @@ SELECT attempts.number, attempts.epoch, attempts.owner, works.id, project, promp
     works.state, works.attempts, attempts_max, not_before, seq
 FROM attempts INDEXED BY attempts_running JOIN works ON works.id = attempts.work_id
 LEFT JOIN leases ON leases.key = attempts.lease_key
-WHERE attempts.state = 'running'
-AND (leases.epoch IS NOT attempts.epoch OR leases.owner IS NULL OR leases.expires_at <= ?)
+WHERE attempts.state = 'running' AND attempts.machine = ?2
+AND (leases.epoch IS NOT attempts.epoch OR leases.owner IS NULL OR leases.expires_at <= ?1)
 ORDER BY seq
 
 -- name: next_expiry
 SELECT min(iif(leases.epoch IS attempts.epoch AND leases.owner IS NOT NULL, leases.expires_at, 0.0))
 FROM attempts INDEXED BY attempts_running LEFT JOIN leases ON leases.key = attempts.lease_key
-WHERE attempts.state = 'running'
+WHERE attempts.state = 'running' AND attempts.machine = ?
 
 -- name: work
 SELECT id, project, prompt, session_id, context, created_at, state, attempts, attempts_max, not_before, seq
@@ -155,39 +170,49 @@ SELECT work_id, number, epoch, owner, state, claimed_at, ended_at, result
 FROM attempts WHERE work_id = ? ORDER BY number
 
 -- name: host
-INSERT INTO hostings (session_id, hosting) VALUES (?, ?)
-ON CONFLICT (session_id) DO UPDATE SET hosting = excluded.hosting
+INSERT INTO hostings (session_id, hosting, machine, epoch) VALUES (?, ?, ?, ?)
+ON CONFLICT (session_id) DO UPDATE SET hosting = excluded.hosting, machine = excluded.machine, epoch = excluded.epoch
+WHERE hostings.machine = excluded.machine OR hostings.epoch < excluded.epoch
 
 -- name: unhost
-DELETE FROM hostings WHERE session_id = ?
+DELETE FROM hostings WHERE session_id = ? AND machine = ?
 
 -- name: hostings
-SELECT hosting FROM hostings ORDER BY session_id
+SELECT hosting FROM hostings WHERE machine = ? ORDER BY session_id
 
 -- name: keep_note
-INSERT INTO notes (kind, key, body) VALUES (?, ?, ?)
-ON CONFLICT (kind, key) DO UPDATE SET body = excluded.body
+INSERT INTO notes (machine, kind, key, body) VALUES (?, ?, ?, ?)
+ON CONFLICT (machine, kind, key) DO UPDATE SET body = excluded.body
 
 -- name: keep_new_note
-INSERT INTO notes (kind, key, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING
+INSERT INTO notes (machine, kind, key, body) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
+
+-- name: replace_note
+UPDATE notes SET body = ?5 WHERE machine = ?1 AND kind = ?2 AND key = ?3 AND body = ?4
 
 -- name: drop_note
-DELETE FROM notes WHERE kind = ? AND key = ?
+DELETE FROM notes WHERE machine = ? AND kind = ? AND key = ?
 
 -- name: notes
-SELECT kind, key, body FROM notes WHERE kind = ? ORDER BY key
+SELECT kind, key, body FROM notes WHERE machine = ? AND kind = ? ORDER BY key
 
 -- name: note
-SELECT kind, key, body FROM notes WHERE kind = ? AND key = ?
+SELECT kind, key, body FROM notes WHERE machine = ? AND kind = ? AND key = ?
 
 -- name: spent
-SELECT count(*) FROM spendings WHERE key = ? AND at > ?
+SELECT count(*) FROM spendings WHERE machine = ? AND key = ? AND at > ?
 
 -- name: spend
-INSERT INTO spendings (key, at) VALUES (?, ?)
+INSERT INTO spendings (machine, key, at) VALUES (?, ?, ?)
 
 -- name: give_back
-DELETE FROM spendings WHERE seq = (SELECT max(seq) FROM spendings WHERE key = ?)
+DELETE FROM spendings WHERE seq = (SELECT max(seq) FROM spendings WHERE machine = ? AND key = ?)
 
 -- name: prune_spendings
 DELETE FROM spendings WHERE at < ?
+
+-- name: machine
+SELECT host, boot_id FROM machines WHERE id = ?
+
+-- name: save_machine
+INSERT OR REPLACE INTO machines (id, host, boot_id) VALUES (?, ?, ?)

@@ -31,20 +31,25 @@ from wakeful.core.leases import (
     WorkItem,
     WorkState,
 )
+from wakeful.core.machine import Machine
 from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process
 from wakeful.linux.clock import SystemClock
+from wakeful.linux.machine import this_machine
 from wakeful.storage.base import (
+    SHARED,
     Bookmark,
     Conclusion,
     FinishedTurns,
     Intent,
     Note,
+    SessionElsewhere,
     SessionRow,
     StateChange,
     StoreClosed,
     Transition,
     TransitionCount,
+    is_shared,
 )
 from wakeful.storage.sqlite import work as runs
 from wakeful.storage.sqlite.database import (
@@ -71,8 +76,9 @@ def _system_wall() -> float:
 class SqliteStore:
     """The store in one file, which several processes may open. Belongs to the event loop that opened it."""
 
-    def __init__(self, path: Path, connections: Connections, now: WallClock) -> None:
+    def __init__(self, path: Path, connections: Connections, machine: Machine, now: WallClock) -> None:
         self._path = path
+        self._machine = machine.id
         self._now = now
         self._writer = Writer(connections.writer, path)
         self._reader = connections.reader
@@ -80,37 +86,42 @@ class SqliteStore:
         self._closing: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, path: Path, *, now: WallClock = _system_wall) -> Self:
-        """Open or create the store at `path`; raises as `open_database` does.
+    async def open(cls, path: Path, *, machine: Machine | None = None, now: WallClock = _system_wall) -> Self:
+        """Open or create the store at `path`, for `machine` (without one, this machine); raises as `open_database` does.
 
         `now` is its clock for leases, in seconds of the epoch; the writer's thread calls it.
         """
-        return cls(path, await asyncio.to_thread(open_database, path), now)
+        machine = this_machine() if machine is None else machine
+        return cls(path, await asyncio.to_thread(open_database, path, machine=machine), machine, now)
 
     async def record(self, transitions: Sequence[Transition]) -> int:
-        return await self._commit(partial(_record, transitions))
+        return await self._commit(partial(_record, self._machine, transitions))
 
     async def sessions(self) -> list[SessionRow]:
-        return await self._read(_session, "sessions")
+        return await self._read(_session, "sessions", self._machine)
+
+    async def sessions_elsewhere(self) -> list[SessionElsewhere]:
+        return await self._read(_session_elsewhere, "sessions_elsewhere", self._machine)
 
     async def transitions(
         self, session_id: SessionId | None = None, *, after: int = 0, limit: int = 1000
     ) -> list[Transition]:
         if session_id is None:
-            return await self._read(_transition, "transitions", after, limit)
-        return await self._read(_transition, "transitions_of_session", str(session_id), after, limit)
+            return await self._read(_transition, "transitions", after, self._machine, limit)
+        values = (str(session_id), after, self._machine, limit)
+        return await self._read(_transition, "transitions_of_session", *values)
 
     async def transition_counts(self, since: float) -> list[TransitionCount]:
-        return await self._read(transition_count_of, "moves", since)
+        return await self._read(transition_count_of, "moves", since, self._machine)
 
     async def state_changes(self, since: float, limit: int) -> list[StateChange]:
-        return (await self._read(_state_change, "state_changes", since, limit))[::-1]
+        return (await self._read(_state_change, "state_changes", since, self._machine, limit))[::-1]
 
     async def finished_turns(self, since: float) -> list[FinishedTurns]:
-        return await self._read(finished_turns_of, "finished_turns", since)
+        return await self._read(finished_turns_of, "finished_turns", since, self._machine)
 
     async def forget(self, session_ids: Sequence[SessionId]) -> None:
-        await self._commit(partial(_write, "forget", [(str(each),) for each in session_ids]))
+        await self._commit(partial(_write, "forget", [(self._machine, str(each)) for each in session_ids]))
 
     async def prune(self, before: float) -> int:
         pruned = 0
@@ -123,6 +134,7 @@ class SqliteStore:
     async def save_bookmarks(self, bookmarks: Sequence[Bookmark]) -> None:
         rows = [
             (
+                self._machine,
                 os.fsencode(each.path),
                 str(each.inode),
                 each.offset,
@@ -135,13 +147,14 @@ class SqliteStore:
         await self._commit(partial(_write, "save_bookmark", rows))
 
     async def drop_bookmarks(self, paths: Sequence[str]) -> None:
-        await self._commit(partial(_write, "drop_bookmark", [(os.fsencode(each),) for each in paths]))
+        rows = [(self._machine, os.fsencode(each)) for each in paths]
+        await self._commit(partial(_write, "drop_bookmark", rows))
 
     async def bookmarks(self) -> list[Bookmark]:
-        return await self._read(_bookmark, "bookmarks")
+        return await self._read(_bookmark, "bookmarks", self._machine)
 
     async def save_intent(self, intent: Intent) -> bool:
-        row = (intent.id, str(intent.session_id), intent.act, intent.evidence, intent.at)
+        row = (intent.id, str(intent.session_id), intent.act, intent.evidence, intent.at, self._machine)
         return await self._commit(partial(_write, "intend", [row]), durable=True) == 1
 
     async def save_conclusion(self, conclusion: Conclusion) -> bool:
@@ -149,7 +162,7 @@ class SqliteStore:
         return await self._commit(partial(_write, "conclude", [row]), durable=True) == 1
 
     async def open_intents(self) -> list[Intent]:
-        return await self._read(_intent, "open_intents")
+        return await self._read(_intent, "open_intents", self._machine)
 
     async def enqueue(self, work: WorkItem) -> bool:
         return await self._commit(partial(_write, "enqueue", [runs.work_row(work)]), durable=True) == 1
@@ -177,7 +190,8 @@ class SqliteStore:
         holder: Process | None = None,
     ) -> Run | None:
         claim = runs.LeaseRequest(owner, ttl_seconds, holder)
-        return await self._commit(partial(runs.claim_next_run, project, claim, self._now), durable=True)
+        operation = partial(runs.claim_next_run, project, claim, self._machine, self._now)
+        return await self._commit(operation, durable=True)
 
     async def heartbeat_run_lease(
         self, work_id: WorkId, epoch: int, ttl_seconds: float = LEASE_SECONDS
@@ -197,10 +211,10 @@ class SqliteStore:
         return await self._commit(operation, durable=True)
 
     async def expire_runs(self) -> list[Run]:
-        return await self._commit(partial(runs.expire_runs, self._now), durable=True)
+        return await self._commit(partial(runs.expire_runs, self._machine, self._now), durable=True)
 
     async def next_expiry(self) -> float | None:
-        until: list[float | None] = await self._read(lambda value: value, "next_expiry")
+        until: list[float | None] = await self._read(lambda value: value, "next_expiry", self._machine)
         return until[0]
 
     async def claim_lease(
@@ -231,45 +245,60 @@ class SqliteStore:
         return await self._read(runs.lease_of, "leases")
 
     async def save_managed_session(self, managed: ManagedSession) -> None:
-        await self._commit(partial(_write, "host", [_managed_session_row(managed)]), durable=True)
+        row = _managed_session_row(managed, self._machine)
+        await self._commit(partial(_write, "host", [row]), durable=True)
 
     async def reclaim_managed_session(
         self, managed: ManagedSession, owner: str
     ) -> ManagedSession | LeaseConflict:
         claim = runs.LeaseRequest(owner, LEASE_SECONDS, None)
-        return await self._commit(partial(_reclaim_managed_session, managed, claim, self._now), durable=True)
+        operation = partial(_reclaim_managed_session, managed, claim, self._machine, self._now)
+        return await self._commit(operation, durable=True)
 
     async def drop_managed_session(self, session_id: SessionId) -> bool:
-        return await self._commit(partial(_write, "unhost", [(str(session_id),)]), durable=True) == 1
+        rows = [(str(session_id), self._machine)]
+        return await self._commit(partial(_write, "unhost", rows), durable=True) == 1
 
     async def managed_sessions(self) -> list[ManagedSession]:
-        return await self._read(_managed_session, "hostings")
+        return await self._read(_managed_session, "hostings", self._machine)
 
     async def save_note(self, note: Note) -> None:
-        await self._commit(partial(_write, "keep_note", [_note_row(note)]), durable=True)
+        await self._commit(partial(_write, "keep_note", [self._note_row(note)]), durable=True)
 
     async def save_new_note(self, note: Note) -> bool:
-        return await self._commit(partial(_write, "keep_new_note", [_note_row(note)]), durable=True) == 1
+        return await self._commit(partial(_write, "keep_new_note", [self._note_row(note)]), durable=True) == 1
 
     async def save_new_notes(self, notes: Sequence[Note]) -> None:
-        rows = [_note_row(note) for note in notes]
+        rows = [self._note_row(note) for note in notes]
         await self._commit(partial(_write, "keep_new_note", rows), durable=True)
 
+    async def replace_note(self, old: Note, new: Note) -> bool:
+        row = (*self._note_row(old), new.body)
+        return await self._commit(partial(_write, "replace_note", [row]), durable=True) == 1
+
     async def drop_note(self, kind: str, key: str) -> bool:
-        return await self._commit(partial(_write, "drop_note", [(kind, key)]), durable=True) == 1
+        rows = [(self._scope(kind), kind, key)]
+        return await self._commit(partial(_write, "drop_note", rows), durable=True) == 1
 
     async def notes(self, kind: str) -> list[Note]:
-        return await self._read(Note, "notes", kind)
+        return await self._read(Note, "notes", self._scope(kind), kind)
 
     async def note(self, kind: str, key: str) -> Note | None:
-        return next(iter(await self._read(Note, "note", kind, key)), None)
+        return next(iter(await self._read(Note, "note", self._scope(kind), kind, key)), None)
+
+    def _scope(self, kind: str) -> str:
+        return SHARED if is_shared(kind) else self._machine
+
+    def _note_row(self, note: Note) -> Row:
+        return self._scope(note.kind), str(note.kind), str(note.key), note.body
 
     async def spend_budget(self, key: str, note: Note, *, times_max: int, window_seconds: float) -> bool:
-        operation = partial(_spend_budget, key, note, times_max, window_seconds, self._now)
+        row = self._note_row(note)
+        operation = partial(_spend_budget, key, row, times_max, window_seconds, self._now)
         return await self._commit(operation, durable=True)
 
     async def refund_budget(self, key: str, note: Note) -> bool:
-        return await self._commit(partial(_refund_budget, key, note), durable=True)
+        return await self._commit(partial(_refund_budget, key, self._note_row(note)), durable=True)
 
     async def close(self) -> None:
         if self._closing is None:
@@ -310,12 +339,17 @@ def _session(id_: str, version: int, record: bytes, at: float) -> SessionRow:
     return SessionRow(SessionId(id_), version, record, at)
 
 
+def _session_elsewhere(id_: str, host: str, managed: bytes | None) -> SessionElsewhere:
+    return SessionElsewhere(SessionId(id_), host, None if managed is None else _managed_session(managed))
+
+
 def _state_change(session_id: str, *rest: Any) -> StateChange:
     return StateChange(SessionId(session_id), *rest)
 
 
 def _transition(session_id: str, *rest: Any) -> Transition:
-    return Transition(SessionId(session_id), *rest)
+    stored = Transition(SessionId(session_id), *rest)
+    return msgspec.structs.replace(stored, alive=bool(stored.alive))
 
 
 def _bookmark(path: bytes, inode: str, *rest: Any) -> Bookmark:
@@ -326,20 +360,24 @@ def _intent(id_: str, session_id: str, *rest: Any) -> Intent:
     return Intent(id_, SessionId(session_id), *rest)
 
 
-def _record(transitions: Sequence[Transition], connection: sqlite3.Connection) -> int:
+def _record(machine: str, transitions: Sequence[Transition], connection: sqlite3.Connection) -> int:
     last: int = connection.execute(QUERIES["last_seq"]).fetchone()[0]
     numbered = list(enumerate(transitions, last + 1))
-    _write("insert_transition", [_transition_row(seq, each) for seq, each in numbered], connection)
-    _write("point_session", [(str(each.session_id), seq) for seq, each in numbered], connection)
+    _write("insert_transition", [_transition_row(machine, seq, each) for seq, each in numbered], connection)
+    _write("point_session", [(machine, str(each.session_id), seq) for seq, each in numbered], connection)
     return numbered[-1][0] if numbered else 0
 
 
-def _managed_session_row(managed: ManagedSession) -> Row:
-    return str(managed.session_id), msgspec.json.encode(managed)
+def _managed_session_row(managed: ManagedSession, machine: str) -> Row:
+    return str(managed.session_id), msgspec.json.encode(managed), machine, managed.epoch
 
 
 def _reclaim_managed_session(
-    managed: ManagedSession, claim: runs.LeaseRequest, now: WallClock, connection: sqlite3.Connection
+    managed: ManagedSession,
+    claim: runs.LeaseRequest,
+    machine: str,
+    now: WallClock,
+    connection: sqlite3.Connection,
 ) -> ManagedSession | LeaseConflict:
     key = LeaseKey(managed.session_id)
     _write("yield_lease", [(str(key), managed.epoch)], connection)
@@ -349,7 +387,7 @@ def _reclaim_managed_session(
     reclaimed = msgspec.structs.replace(
         managed, epoch=taken.epoch, process=None, stopped=False, by_gateway=False, heir=None, closed=False
     )
-    _write("host", [_managed_session_row(reclaimed)], connection)
+    _write("host", [_managed_session_row(reclaimed, machine)], connection)
     return reclaimed
 
 
@@ -359,35 +397,32 @@ def _prune(before: float, connection: sqlite3.Connection) -> int:
     return _write("prune", [(before, PRUNED_PER_COMMIT_MAX)], connection)
 
 
-def _note_row(note: Note) -> Row:
-    return str(note.kind), str(note.key), note.body
-
-
 def _spend_budget(
     key: str,
-    note: Note,
+    note: Row,
     times_max: int,
     window_seconds: float,
     now: WallClock,
     connection: sqlite3.Connection,
 ) -> bool:
-    at = now()
-    (spent,) = connection.execute(QUERIES["spent"], (key, at - window_seconds)).fetchone()
+    # A budget belongs to all machines if the notes about its uses do.
+    at, machine = now(), note[0]
+    (spent,) = connection.execute(QUERIES["spent"], (machine, key, at - window_seconds)).fetchone()
     if spent >= times_max:
         return False
-    _write("spend", [(key, at)], connection)
-    _write("keep_note", [_note_row(note)], connection)
+    _write("spend", [(machine, key, at)], connection)
+    _write("keep_note", [note], connection)
     return True
 
 
-def _refund_budget(key: str, note: Note, connection: sqlite3.Connection) -> bool:
-    if _write("drop_note", [(note.kind, note.key)], connection) == 0:
+def _refund_budget(key: str, note: Row, connection: sqlite3.Connection) -> bool:
+    if _write("drop_note", [note[:3]], connection) == 0:
         return False
-    _write("give_back", [(key,)], connection)
+    _write("give_back", [(note[0], key)], connection)
     return True
 
 
-def _transition_row(seq: int, each: Transition) -> Row:
+def _transition_row(machine: str, seq: int, each: Transition) -> Row:
     return (
         seq,
         # An exact str: for a subclass sqlite3 first searches its adapters, per value.
@@ -401,6 +436,8 @@ def _transition_row(seq: int, each: Transition) -> Row:
         each.record,
         each.turn_ended_at,
         each.left_out,
+        each.alive,
+        machine,
     )
 
 

@@ -85,10 +85,10 @@ class LeaseRequest(msgspec.Struct, frozen=True):
 
 
 def claim_next_run(
-    project: str | None, claim: LeaseRequest, now: WallClock, connection: sqlite3.Connection
+    project: str | None, claim: LeaseRequest, machine: str, now: WallClock, connection: sqlite3.Connection
 ) -> Run | None:
     at = now()
-    row = connection.execute(QUERIES["next_work"], (at, project)).fetchone()
+    row = connection.execute(QUERIES["next_work"], (at, project, machine)).fetchone()
     if row is None:
         return None
     pending = work_of(*row)
@@ -97,7 +97,7 @@ def claim_next_run(
     number = pending.attempts + 1
     changed_rows = _execute("start_work", (number, pending.id), connection)
     assert changed_rows == 1, "the query found this work pending, behind the same lock"
-    attempt = (pending.id, number, lease.epoch, claim.owner, at, str(lease.key))
+    attempt = (pending.id, number, lease.epoch, claim.owner, at, str(lease.key), machine)
     _execute("start_attempt", attempt, connection)
     work = msgspec.structs.replace(pending, state=WorkState.RUNNING, attempts=number)
     return Run(work, number, lease.epoch, claim.owner, lease.expires_at)
@@ -162,10 +162,10 @@ def end_run(
     return _finish_work(work, epoch, ending, connection).state
 
 
-def expire_runs(now: WallClock, connection: sqlite3.Connection) -> list[Run]:
+def expire_runs(machine: str, now: WallClock, connection: sqlite3.Connection) -> list[Run]:
     at = now()
     expired = []
-    for number, epoch, owner, *row in connection.execute(QUERIES["ended_runs"], (at,)).fetchall():
+    for number, epoch, owner, *row in connection.execute(QUERIES["ended_runs"], (at, machine)).fetchall():
         work = work_of(*row)
         _execute("expire_attempt", (at, LEASE_ENDED, work.id, epoch), connection)
         finished = _finish_work(work, epoch, AttemptState.EXPIRED, connection)
