@@ -58,12 +58,26 @@ class Fleet:
     def machines(self, *names: str, **identity: str) -> list[NamespaceMachine]:
         return self._stack.enter_context(machines(self._folder, *names, **identity))
 
-    def daemon(self, machine: NamespaceMachine, *, home: Path | None = None, **environ: str) -> MachineDaemon:
-        """A daemon that heals after a second; without `home`, its machine shares no files but the store."""
+    def daemon(
+        self,
+        machine: NamespaceMachine,
+        *,
+        home: Path | None = None,
+        state: Path | None = None,
+        **environ: str,
+    ) -> MachineDaemon:
+        """A daemon that heals after a second; without `home`, its machine shares no files but the store.
+
+        With `state`, that is its state folder and has its store.
+        """
         daemon = MachineDaemon(machine, self._folder / f"daemon-{len(self._daemons)}")
         daemon.watch(
             **({"HOME": home} if home is not None else {}),
-            WAKEFUL_STORE__URL=f"sqlite:///{self.store}",
+            **(
+                {"WAKEFUL_STORE__URL": f"sqlite:///{self.store}"}
+                if state is None
+                else {"WAKEFUL_HOME": state}
+            ),
             WAKEFUL_HEAL__CONFIRM_SECONDS="1",
             WAKEFUL_HEAL__PACE_SECONDS="0.1",
             PATH=f"{self._folder / 'bin'}:{os.environ['PATH']}",
@@ -247,3 +261,21 @@ def test_after_a_reboot_a_machine_still_resumes_its_own_agents(fleet: Fleet) -> 
     assert (seen["health"], seen["findings"][0]["code"]) == ("dead", "session_dead")
     listed = daemon.run("restore", "--dry-run")
     assert session_id in listed.out or seen["short_name"] in listed.out, listed.out + listed.err
+
+
+def test_a_container_that_is_started_again_continues_what_it_stored(fleet: Fleet, tmp_path: Path) -> None:
+    """It has other pids than before, and its own state folder: the session is managed, its agent unknown, not dead."""
+    one, two = fleet.machines("one", "two", machine_id="0" * 32, boot_id="one boot of one kernel")
+    before = fleet.daemon(one, home=fleet.home, state=tmp_path / "volume")
+    before.up()
+    session_id = fleet.start(before)
+    one.end()
+    after = fleet.daemon(two, home=fleet.home, state=tmp_path / "volume")
+    after.up()
+    until = time.monotonic() + QUIET_SECONDS
+    while time.monotonic() < until:
+        assert len(fleet.starts) == 1, "nothing shows that the agent has ended"
+        time.sleep(0.2)
+    record = record_of(after, session_id)
+    assert (record["managed"], record["health"], record["session_alive"]) == (True, "unknown", False)
+    assert [each["code"] for each in record["findings"]] == []

@@ -34,6 +34,8 @@ ALL_OF_IT = {
     "hostings": {"SCAN hostings"},
     # Few rows: the machines, and the managed sessions.
     "sessions_elsewhere": {"SCAN machines", "SCAN hostings"},
+    "other_machines": {"SCAN machines"},
+    "forget_other_machines": {"SCAN machines"},
 }
 
 
@@ -338,3 +340,28 @@ def test_every_query_fits_the_schema(path: Path) -> None:
             plan = reader.execute(f"EXPLAIN QUERY PLAN {query}", [None] * values_of(query)).fetchall()
             scanned = {row[3] for row in plan if row[3].startswith("SCAN") and "USING" not in row[3]}
             assert scanned <= ALL_OF_IT.get(name, set()), name
+
+
+async def test_the_rows_of_machines_before_are_inherited_and_their_processes_stay_theirs(path: Path) -> None:
+    """A container that was started again: what it stored goes on, and nothing is concluded about the processes before."""
+    earlier = await SqliteStore.open(path, machine=ONE, now=lambda: 6.0)
+    living = replace(hosting(A), process=Process(7, 70, TWO.boot_id, ONE.id), pane=None)
+    gone = replace(hosting(B), process=Process(8, 80, ONE.boot_id, ONE.id), pane=None)
+    for managed in (living, gone):
+        await earlier.save_managed_session(managed)
+    await earlier.save_note(Note("agent", "bot", b"{}"))
+    await earlier.save_note(Note("pause", "everything", b"{}"))
+    assert await earlier.spend_budget("claude-a", Note("revival", "n", b""), times_max=1, window_seconds=60.0)
+    assert not await earlier.inherit()
+    await earlier.close()
+    store = await SqliteStore.open(path, machine=TWO, now=lambda: 6.0)
+    assert await store.notes("agent") == []
+    assert await store.inherit()
+    assert not await store.inherit()
+    rebooted = replace(gone, process=Process(8, 80, ONE.boot_id, TWO.id))
+    assert await store.managed_sessions() == [living, rebooted]
+    assert [len(await store.notes(kind)) for kind in ("agent", "pause")] == [1, 1]
+    note = Note("revival", "m", b"")
+    assert not await store.spend_budget("claude-a", note, times_max=1, window_seconds=60.0)
+    assert await store.sessions_elsewhere() == []
+    await store.close()

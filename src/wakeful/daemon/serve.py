@@ -53,6 +53,7 @@ from wakeful.linux.child_process import ChildSupervisor
 from wakeful.linux.files import ProblemFile
 from wakeful.linux.log_files import keep_own_log_short
 from wakeful.linux.logging import limit_log
+from wakeful.linux.machine import is_on_local_disk
 from wakeful.linux.shutdown import shutdown_event
 from wakeful.linux.systemd import LoopWatchdog, SystemdNotifier, move_agents_to_scopes, service_group
 from wakeful.replay.cases import CaseFile, append_case
@@ -93,8 +94,13 @@ async def serve(
     async with AsyncExitStack() as stack:
         stack.callback(listeners.close)
         stack.enter_context(access_file(Path(paths.logs) / "access.log"))
-        store = await SqliteStore.open(store_path(config, paths))
+        database = store_path(config, paths)
+        store = await SqliteStore.open(database)
         stack.push_async_callback(store.close)
+        if database == Path(paths.database) and is_on_local_disk(database) and await store.inherit():
+            # The listeners have shown that no other daemon uses this folder. A container that was started again has
+            # other pids than before, and its decisions, alerts, logins and chats go on.
+            log.info("the stored state of an earlier machine is continued")
         # Before anything is started.
         _withhold_secrets(paths, config)
         fault_point("daemon.opened")

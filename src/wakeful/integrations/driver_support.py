@@ -409,9 +409,8 @@ async def stop_managed_process(
     if result is not None and result.sight is not ProcessState.DEAD:
         is_alive = result.sight is ProcessState.ALIVE
         outcome = ActionOutcome.INEFFECTIVE if is_alive else ActionOutcome.UNVERIFIED
-        return ActionResult(
-            outcome, f"process {result.process.pid} was signalled, but its end was not confirmed"
-        )
+        did = "got no signal" if result.signal is None else "was signalled"
+        return ActionResult(outcome, f"process {result.process.pid} {did}, and its end was not confirmed")
     # Wakeful's variable is missing if Wakeful did not start the process, the client's if it is no tool.
     by_client = await terminate_marked(tool_variable, managed.conversation_id, epoch_max=managed.epoch)
     by_wakeful = await terminate_marked(SESSION_VARIABLE, managed.session_id, epoch_max=managed.epoch)

@@ -3,6 +3,7 @@
 The system's machine id is confidential (machine-id(5)), so only a digest of it leaves this module.
 """
 
+import os
 import re
 import socket
 from contextlib import suppress
@@ -35,6 +36,34 @@ def machine_id(system_id: str, pid_namespace: int) -> str:
     """The id of one pid namespace of one system. Two systems with one id (copied images) count as one machine."""
     # 64 bits: two of a thousand machines collide with a probability below 1e-13.
     return sha256(f"wakeful/{system_id}/{pid_namespace}".encode()).hexdigest()[:16]
+
+
+# File systems that only one kernel mounts: a socket and a lock there are seen by every process that has the folder.
+_LOCAL_FILE_SYSTEMS: Final = frozenset(
+    {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "tmpfs", "xfs", "zfs"}
+)
+_OCTAL: Final = re.compile(rb"\\([0-7]{3})")
+
+
+def is_on_local_disk(path: Path) -> bool:
+    """Whether no other system can have this file; False if that is not known."""
+    try:
+        mounts = Path("/proc/self/mountinfo").read_bytes()
+        return file_system_of(os.fsencode(path.resolve()), mounts) in _LOCAL_FILE_SYSTEMS
+    except OSError:
+        return False
+
+
+def file_system_of(path: bytes, mountinfo: bytes) -> str:
+    """The type of the file system of this resolved path, by proc(5); empty if none is found."""
+    found, longest = b"", -1
+    for line in mountinfo.splitlines():
+        fields, _, kind = line.partition(b" - ")
+        point = _OCTAL.sub(lambda code: bytes([int(code[1], 8)]), (fields.split() + [b""] * 5)[4])
+        # Of two mounts at one point the later one hides the other.
+        if len(point) >= longest and (path + b"/").startswith(point.rstrip(b"/") + b"/"):
+            found, longest = kind.split(b" ")[0], len(point)
+    return found.decode("ascii", "replace")
 
 
 def _system_id() -> str:

@@ -216,3 +216,9 @@ SELECT host, boot_id FROM machines WHERE id = ?
 
 -- name: save_machine
 INSERT OR REPLACE INTO machines (id, host, boot_id) VALUES (?, ?, ?)
+
+-- name: other_machines
+SELECT id FROM machines WHERE id <> ?
+
+-- name: forget_other_machines
+DELETE FROM machines WHERE id <> ?

@@ -56,6 +56,7 @@ from wakeful.storage.sqlite.database import (
     QUERIES,
     Connections,
     finished_turns_of,
+    inherit_rows,
     open_database,
     transition_count_of,
 )
@@ -78,6 +79,7 @@ class SqliteStore:
 
     def __init__(self, path: Path, connections: Connections, machine: Machine, now: WallClock) -> None:
         self._path = path
+        self._this_machine = machine
         self._machine = machine.id
         self._now = now
         self._writer = Writer(connections.writer, path)
@@ -93,6 +95,10 @@ class SqliteStore:
         """
         machine = this_machine() if machine is None else machine
         return cls(path, await asyncio.to_thread(open_database, path, machine=machine), machine, now)
+
+    async def inherit(self) -> bool:
+        """Take over the rows of all other machines: only for a store that no other machine has open."""
+        return await self._commit(partial(inherit_rows, self._this_machine), durable=True)
 
     async def record(self, transitions: Sequence[Transition]) -> int:
         return await self._commit(partial(_record, self._machine, transitions))
