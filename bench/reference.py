@@ -301,7 +301,13 @@ def _own_help(context: click.Context) -> tuple[str, str]:
         words += " [--config FILE]"
     for shared in (_COMMON_OPTION, _CONFIG_OPTION, _EXAMPLE, _SUBCOMMANDS):
         rest = shared.sub("", rest)
-    kept = (line for line in rest.splitlines() if line.strip() and line != "Options:")
+    kept = [line for line in rest.splitlines() if line.strip() and line != "Options:"]
+    if context.parent is not None and context.parent.parent is not None:
+        _, above = _own_help(context.parent)
+        shared_options = {line for line in above.splitlines() if line.startswith("  -")} & {*kept}
+        if shared_options:
+            kept = [line for line in kept if line not in shared_options]
+            words += f" [options of {context.parent.info_name}]"
     return words, "\n".join(kept)
 
 
@@ -330,24 +336,20 @@ def healing() -> str:
         + ", ".join(f"`{step}`" for step in PlanStep)
         + ".",
         "",
-        "| | rule |",
-        "|---|---|",
     ]
-    lines += [f"| {number} | {rule.__doc__} |" for number, rule in enumerate(RULES, 1)]
+    lines += [f"{number}. {rule.__doc__}" for number, rule in enumerate(RULES, 1)]
     lines += [
-        f"| {len(RULES) + 1} | {_revive.__doc__} |",
+        f"{len(RULES) + 1}. {_revive.__doc__}",
         "",
         f"One resume for each task, remembered for {BUDGET_SECONDS / 86_400:.0f} days.",
         "A task is what a person asked for, until a turn ends well.",
         "",
         "# Incidents",
         "",
-        "Problems with one cause are one incident, one alert and one issue.",
+        "Problems with one cause are one incident, one alert and one issue. The causes, with what the alert says:",
         "",
-        "| cause | what the alert says |",
-        "|---|---|",
     ]
-    lines += [f"| `{cause}` | {CAUSE_TEXTS[cause].format(scope='…')} |" for cause in Cause]
+    lines += [f"- `{cause}`: {CAUSE_TEXTS[cause].format(scope='…')}" for cause in Cause]
     return "\n".join([*lines, ""])
 
 
@@ -579,16 +581,14 @@ def metrics() -> str:
         "# Metrics",
         "",
         "What `GET /metrics` shows ([set up Prometheus](../how-to/metrics.md)). Counters count since the daemon",
-        "started. Labels come from closed lists or from the configuration: no session, project or path is named.",
+        "started. Labels come from closed lists or from the configuration: no session, project or path is named. Labels are in brackets.",
         "",
-        "| metric | kind | labels | meaning |",
-        "|---|---|---|---|",
     ]
-    lines += [
-        f"| `{family.name}{suffixes.get(family.kind, '')}` | {family.kind} "
-        f"| {', '.join(f'`{label}`' for label in family.labels)} | {family.meaning} |"
-        for family in FAMILIES
-    ]
+    for kind in MetricKind:
+        lines += [f"- {kind}:"]
+        for family in (each for each in FAMILIES if each.kind is kind):
+            labels = f" ({', '.join(f'`{label}`' for label in family.labels)})" if family.labels else ""
+            lines.append(f"  - `{family.name}{suffixes.get(kind, '')}`{labels}: {family.meaning}")
     lines += [
         "",
         "There are also the `process_…` metrics of the Prometheus client: CPU time, memory, descriptors, start time.",
