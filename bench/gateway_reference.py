@@ -80,7 +80,7 @@ def _breaker() -> Iterator[str]:
         f"counts each chat once until the provider gives a good answer, so {usual.failures_max} chats have to fail. One chat, with all its",
         "topics, cannot block a provider for the others. A refused login does not count, nor does a turn that its user",
         "stopped. An answer that the validator rejected counts for all chats, but does not hold its own chat back.",
-        "Self-heal counts every one of them, for its own conversation.",
+        f"Self-heal counts every one of them, for its own conversation. States of a breaker: {', '.join(f'`{each}`' for each in BreakerState)}.",
         "",
         "```mermaid",
         "stateDiagram-v2",

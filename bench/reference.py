@@ -256,6 +256,7 @@ def commands() -> str:
         "Exit codes: 0 success; 1 the answer is no; 2 a mistake in the command or configuration; 3 a problem of the environment;",
         "4 a bug in Wakeful; 5 unknown; 6 (`session wait` only) the session needs a person.",
         "",
+        "`wakeful` alone is `top`, or `ls` in a pipe. NAME is a session: its name, agent, tmux session, project, id, or a part of it.",
         "Every command has `--help` (`-h`), which also shows an example. `--json` answers in JSON, as `-o json` does. `--config FILE`",
         "alone means: read only this configuration file.",
     ]
