@@ -177,9 +177,12 @@ def rule_tables() -> str:
         "With any arguments; a few are checked further.\n",
         *_by_rule(PROGRAMS),
     ]
-    lines += ["", "## Subcommands\n", "| program | rule | subcommands |", "|---|---|---|"]
-    for name, verbs in VERBS.items():
-        lines += _subcommands(name, verbs)
+    lines += [
+        "",
+        "## Subcommands\n",
+        f"Any other subcommand is `{EffectRule.UNKNOWN_PROGRAM}` if nothing else is given.\n",
+    ]
+    lines += [f"- `{name}`: {'; '.join(_subcommands(verbs))}" for name, verbs in VERBS.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -190,15 +193,16 @@ def _by_rule(names: Mapping[str, EffectRule]) -> Iterator[str]:
             yield f"- `{rule}`: " + ", ".join(f"`{name}`" for name in found)
 
 
-def _subcommands(name: str, verbs: Verbs) -> Iterator[str]:
+def _subcommands(verbs: Verbs) -> Iterator[str]:
     for rule in MEANINGS:
         found = sorted(verb for verb, each in verbs.rules.items() if each is rule)
         if found:
-            yield f"| `{name}` | `{rule}` | {', '.join(found)} |"
-    for handed, meaning in ((verbs.runs, "the command behind it"), (verbs.tasks, "the task's name")):
+            yield f"`{rule}` {', '.join(found)}"
+    for handed, meaning in ((verbs.runs, "command behind it"), (verbs.tasks, "task's name")):
         if handed:
-            yield f"| `{name}` | by {meaning} | {', '.join(sorted(handed))} |"
-    yield f"| `{name}` | `{verbs.otherwise}` | any other |"
+            yield f"by the {meaning} {', '.join(sorted(handed))}"
+    if verbs.otherwise is not EffectRule.UNKNOWN_PROGRAM:
+        yield f"any other `{verbs.otherwise}`"
 
 
 if __name__ == "__main__":

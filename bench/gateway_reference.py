@@ -1,5 +1,6 @@
 """The reference page of the chat gateway, made from the tables of `wakeful.gateway.rules`."""
 
+import re
 from collections.abc import Iterator
 
 from wakeful.control.login import (
@@ -79,15 +80,14 @@ def _breaker() -> Iterator[str]:
         f"counts each chat once until the provider gives a good answer, so {usual.failures_max} chats have to fail. One chat, with all its",
         "topics, cannot block a provider for the others. A refused login does not count, nor does a turn that its user",
         "stopped. An answer that the validator rejected counts for all chats, but does not hold its own chat back.",
-        "Self-heal counts every one of them, for its own conversation.",
+        f"Self-heal counts every one of them, for its own conversation. States of a breaker: {', '.join(f'`{each}`' for each in BreakerState)}.",
         "",
         "```mermaid",
         "stateDiagram-v2",
         f"    [*] --> {_id(BreakerState.CLOSED)}",
     )
     yield from (f"    {_id(state)} --> {_id(after)}: {move}" for (state, move), after in TRANSITIONS.items())
-    yield from ("```", "", "| state | what | then |", "|---|---|---|")
-    yield from (f"| `{state}` | {move} | `{after}` |" for (state, move), after in TRANSITIONS.items())
+    yield "```"
     yield ""
 
 
@@ -135,12 +135,15 @@ def _auth() -> Iterator[str]:
         "most that looks like an error of the client is withheld until a probe turn decides. A probe runs",
         f"{PROBE_SECONDS / 60:.0f} min after a refusal, or as soon as credentials changed, and not twice in that time.",
         "",
-        "| provider | state | event | then |",
+        "| provider | event | from | to |",
         "|---|---|---|---|",
     )
+    rows: dict[tuple[str, str, str], list[str]] = {}
     for provider, moves in AUTH_MOVES.items():
         for (state, event), after in moves.items():
-            yield f"| {provider} | `{state}` | `{event}` | `{after}` |"
+            rows.setdefault((state, event, after), []).append(provider)
+    for (start, seen, end), providers in rows.items():
+        yield f"| {', '.join(providers)} | `{seen}` | `{start}` | `{end}` |"
     idle = [
         event
         for event in AuthEvent
@@ -231,11 +234,15 @@ def _answers() -> Iterator[str]:
 
 
 def _import() -> Iterator[str]:
+    assert all(_snake_case(name) == ours for name, ours in NAMES.items()), "a key has another name here"
     yield from (
         "# `wakeful config import gateway.json`",
         "",
-        "| there | here |",
-        "|---|---|",
+        "Every key keeps its name, in snake case (`maxActiveSessions` becomes `max_active_sessions`):",
+        f"{', '.join(f'`{ours}`' for ours in NAMES.values())}.",
+        "",
     )
-    yield from (f"| `{name}` | `{ours}` |" for name, ours in NAMES.items())
-    yield ""
+
+
+def _snake_case(name: str) -> str:
+    return re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name)

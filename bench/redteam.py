@@ -19,8 +19,8 @@ MADE: Final = "<!-- made by `make redteam`; do not edit -->"
 INTRODUCTION: Final = """
 # Attacks tried
 
-Each row is a way in. An attack has failed when nothing was leaked, signalled, started, stopped or believed because of
-it, and the daemon still answers.
+Each line is a way in, with how often it was tried; what did not hold is named. An attack has failed when nothing was
+leaked, signalled, started, stopped or believed because of it, and the daemon still answers.
 """
 
 
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def table(lines: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
-    """Rows of ways in, the sum last, and the figures; both as Markdown."""
+    """The ways in, their sum last, and the figures that are not the count of a way in; both as Markdown."""
     tried: dict[str, int] = {}
     held: dict[str, int] = {}
     figures: dict[str, str] = {}
@@ -55,9 +55,10 @@ def table(lines: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
         tried[way_in] = tried.get(way_in, 0) + line["tried"]
         held[way_in] = held.get(way_in, 0) + line["held"]
     rows = [_row(way_in, count, held[way_in]) for way_in, count in sorted(tried.items())]
-    head = ["| way in | tried | held | not held |", "|---|---:|---:|---:|"]
     total = _row("**all**", sum(tried.values()), sum(held.values()))
-    return [*head, *rows, total], [f"- {what}: {value}" for what, value in sorted(figures.items())]
+    counted = {f"kinds of secrets that leak: {way_in.removeprefix('redaction: ')}" for way_in in tried}
+    others = [f"- {what}: {value}" for what, value in sorted(figures.items()) if what not in counted]
+    return [*rows, total], others
 
 
 def page(shown: str, seconds: float) -> str:
@@ -68,7 +69,8 @@ def page(shown: str, seconds: float) -> str:
 
 
 def _row(way_in: str, tried: int, held: int) -> str:
-    return f"| {way_in} | {tried:,} | {held:,} | {tried - held:,} |"
+    failed = f", {tried - held:,} not held" if tried != held else ""
+    return f"- {way_in}: {tried:,}{failed}"
 
 
 def _tried() -> tuple[list[dict[str, Any]], str, bool]:

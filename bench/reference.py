@@ -4,8 +4,9 @@ A test compares the pages in `docs/` with what this prints, so that neither can 
 """
 
 import re
-from collections.abc import Iterator
-from itertools import product
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, product
 from pathlib import Path
 
 import click
@@ -35,7 +36,7 @@ from wakeful.journal.recovery_rules import (
     decide,
 )
 from wakeful.judging.evidence import LivenessLevel
-from wakeful.judging.findings import EXIT_CODES, MEANINGS, FindingCode, Health, State
+from wakeful.judging.findings import EXIT_CODES, MEANINGS, FindingCode, FindingMeaning, Health, State
 from wakeful.judging.turn_state import OPEN, TRANSITIONS, TurnPhase, TurnStep
 from wakeful.judging.waits import WAIT_TEXTS
 from wakeful.judging.wake_eligibility import RULES as WAKE_RULES, IneligibilityReason
@@ -48,29 +49,31 @@ _JSON_OPTION = re.compile(r"^  --json +Answer in JSON\. Same as -o json\.\n", re
 _COMMON_OPTION = re.compile(
     f"{_JSON_OPTION.pattern}|^  -h, --help +Show this message and exit\\.\n?", re.MULTILINE
 )
-_NO_OPTIONS = re.compile(r"^Options:\n(?=\n|\Z)\n?", re.MULTILINE)
+_CONFIG_OPTION = re.compile(r"^  --config FILE +Read only this configuration file\.\n?", re.MULTILINE)
+_EXAMPLE = re.compile(r"^  Example: .*(?:\n   .*)*\n?", re.MULTILINE)
+# The lists of a group's commands: each is described below it.
+_SUBCOMMANDS = re.compile(r"^(?!Options:)\w[\w ]*:\n(?:  .*\n?)+", re.MULTILINE)
 
 
 def states() -> str:
-    """Every phase of a turn and where each step leads."""
-    lines = [MADE, "# Phases of a turn", ""]
-    lines += [
+    """Where each step leads a turn from each phase."""
+    lines = [
+        MADE,
+        "# Phases of a turn",
+        "",
         "A log's events become steps; a step moves the turn to its next phase. Every pair of phase and step has a result.",
         "",
-        f"Inside a turn: {', '.join(f'`{phase}`' for phase in TurnPhase if phase in OPEN)}.",
+        f"Inside a turn: {_phases(TurnPhase, inside=True)}. Outside: {_phases(TurnPhase, inside=False)}.",
         "",
-        "```mermaid",
-        "stateDiagram-v2",
-        *_diagram(),
-        "```",
-        "",
-        "| phase \\ step | " + " | ".join(TurnStep) + " |",
-        "|---" * (len(TurnStep) + 1) + "|",
+        "| step | leads to | but does not change | or leads from |",
+        "|---|---|---|---|",
     ]
-    lines += [
-        f"| **{phase}** | " + " | ".join(TRANSITIONS[phase, step] for step in TurnStep) + " |"
-        for phase in TurnPhase
-    ]
+    for step in TurnStep:
+        results = {phase: TRANSITIONS[phase, step] for phase in TurnPhase}
+        usual, _ = Counter(results.values()).most_common(1)[0]
+        kept = ", ".join(f"`{each}`" for each, after in results.items() if each is after is not usual)
+        others = (f"`{each}` to `{after}`" for each, after in results.items() if after not in {each, usual})
+        lines.append(f"| {step} | `{usual}` | {kept} | {', '.join(others)} |")
     lines += [
         "",
         "# Liveness levels",
@@ -81,13 +84,8 @@ def states() -> str:
     return "\n".join(lines)
 
 
-def _diagram() -> Iterator[str]:
-    moves: dict[tuple[TurnPhase, TurnPhase], list[str]] = {}
-    for (phase, step), after in TRANSITIONS.items():
-        if phase is not after:
-            moves.setdefault((phase, after), []).append(step)
-    for (phase, after), steps in moves.items():
-        yield f"    {phase} --> {after}: {', '.join(steps)}"
+def _phases(phases: Iterable[TurnPhase], *, inside: bool) -> str:
+    return ", ".join(f"`{each}`" for each in phases if (each in OPEN) is inside)
 
 
 def findings() -> str:
@@ -96,25 +94,36 @@ def findings() -> str:
         MADE,
         "# Findings",
         "",
-        f"The first finding is shown as the session's problem; the worst health counts ({' < '.join(Health)}).",
+        f"The first finding is shown as the session's problem; the worst health counts ({' < '.join(Health)}). Exit codes of",
+        f"`wakeful session health`: {', '.join(f'`{health}` {code}' for health, code in EXIT_CODES.items())}.",
         "",
-        "| finding | in state | health | severity | notice | act | attention | exit code |",
-        "|---|---|---|---|---|---|---|---|",
+        "| finding | in state | health | severity | notice | act | attention |",
+        "|---|---|---|---|---|---|---|",
     ]
-    for code in FindingCode:
-        grouped: dict[object, list[State]] = {}
-        for state in State:
-            grouped.setdefault(MEANINGS[code, state], []).append(state)
-        for states_with in grouped.values():
-            meaning = MEANINGS[code, states_with[0]]
-            shown = "any" if len(grouped) == 1 else ", ".join(states_with)
-            lines.append(
-                f"| `{code}` | {shown} | {meaning.health} | {meaning.severity} | {meaning.notice} "
-                f"| {meaning.act} | {meaning.attention} | {meaning.exit_code} |"
-            )
-    lines += ["", "Exit codes of `wakeful session health` by health:", ""]
-    lines += [f"- `{health}`: {code}" for health, code in EXIT_CODES.items()]
+    for rows, codes in groupby(FindingCode, _meaning_rows):
+        names = ", ".join(f"`{code}`" for code in codes)
+        lines += [f"| {names} | {row} |" for row in rows]
     return "\n".join([*lines, "", *_waits(), ""])
+
+
+def _meaning_rows(code: FindingCode) -> list[str]:
+    """What a finding means, one row for all states in which it means the same."""
+    grouped: dict[FindingMeaning, list[State]] = {}
+    for state in State:
+        grouped.setdefault(MEANINGS[code, state], []).append(state)
+    rows = []
+    for meaning, found in grouped.items():
+        assert meaning.exit_code == EXIT_CODES[meaning.health], f"{code} has its own exit code"
+        cells = (meaning.health, meaning.severity, meaning.notice, meaning.act, meaning.attention)
+        rows.append(" | ".join((_states(found), *cells)))
+    return rows
+
+
+def _states(found: Sequence[State]) -> str:
+    missing = [state for state in State if state not in found]
+    if len(missing) < len(found):
+        return "any but " + ", ".join(missing) if missing else "any"
+    return ", ".join(found)
 
 
 def _waits() -> Iterator[str]:
@@ -144,14 +153,37 @@ def configuration() -> str:
         "at once, except `alerts.ping_url` and `detect.fold_after_seconds`; with `redis.url` also `detect` and the Telegram keys",
         "wait for a restart, as all other keys do. `wakeful status` and `doctor` name the keys that wait. An invalid file changes nothing.",
         "",
-        "| key | default | may be |",
-        "|---|---|---|",
+        "Every key is set to its default here; what it may be follows. Words in italics:",
+        "",
+        *(f"- *{short}*: {long}" for long, short in _COMMON_VALUES.items()),
     ]
-    lines += [
-        f"| `{key.name}` | `{_default(key.format_value(key.default))}` | {key.allowed} |"
-        for key in KEYS.values()
-    ]
+    for section, keys in groupby(KEYS.values(), lambda key: key.name.rpartition(".")[0]):
+        values: dict[str, list[str]] = {}
+        for key in keys:
+            default = _default(key.format_value(key.default))
+            values.setdefault(_value(key.allowed), []).append(f"`{key.name.rpartition('.')[2]} = {default}`")
+        lines += ["", f"`[{section}]`", ""]
+        lines += [f"- {', '.join(settings)}: {value}" for value, settings in values.items()]
     return "\n".join([*lines, "", *_agent_keys(), "", *_chat_keys(), "", *_environments(), ""])
+
+
+# What several keys may be, and the word for it in the tables.
+_COMMON_VALUES = {
+    "a number of seconds above 0, 315360000 at most": "seconds",
+    "a number of seconds above 0, 86400 at most": "seconds, a day at most",
+    "a whole number from 1 to 1000000000": "count",
+    "a whole number from 1 to 1000": "count to 1000",
+    'a duration like "5m", or a number of seconds above 0, 315360000 at most': "duration",
+    "a number of dollars from 0 to 1000000": "dollars",
+    'a list of paths that begin with / or ~/, like ["~/logs"]': "folders",
+    "empty, or a path that begins with / or ~/": "path",
+    'a list of words, the program first, like ["notify-send", "health"]': "command",
+    "a list of numeric user ids, like [123456789]": "user ids",
+}
+
+
+def _value(allowed: str) -> str:
+    return f"*{_COMMON_VALUES[allowed]}*" if allowed in _COMMON_VALUES else allowed
 
 
 def _agent_keys() -> Iterator[str]:
@@ -166,7 +198,7 @@ def _agent_keys() -> Iterator[str]:
     )
     for name, key in AGENT_KEYS.items():
         default = "" if key.default is None else f"`{_default(key.default)}`"
-        yield f"| `{name}` | {default} | {key.allowed} | {key.meaning} |"
+        yield f"| `{name}` | {default} | {_value(key.allowed)} | {key.meaning} |"
 
 
 def _chat_keys() -> Iterator[str]:
@@ -181,7 +213,7 @@ def _chat_keys() -> Iterator[str]:
     )
     for name, key in CHAT_KEYS.items():
         default = "" if key.default is None else f"`{_default(key.default)}`"
-        yield f"| `{name}` | {default} | {key.allowed} | {key.meaning} |"
+        yield f"| `{name}` | {default} | {_value(key.allowed)} | {key.meaning} |"
 
 
 def _environments() -> Iterator[str]:
@@ -216,32 +248,68 @@ def _default(value: object) -> str:
 
 
 def commands() -> str:
-    """What every command says about itself."""
+    """What every command says about itself, without the words that many of them share."""
     lines = [
         MADE,
         "# Commands",
         "",
         "Exit codes: 0 success; 1 the answer is no; 2 a mistake in the command or configuration; 3 a problem of the environment;",
-    ]
-    lines += [
         "4 a bug in Wakeful; 5 unknown; 6 (`session wait` only) the session needs a person.",
         "",
-        "Every command has `-h` and `--help`. `--json` answers in JSON, as `-o json` does.",
-        "",
+        "`wakeful` alone is `top`, or `ls` in a pipe. NAME is a session: its name, agent, tmux session, project, id, or a part of it.",
+        "Every command has `--help` (`-h`), which also shows an example. `--json` answers in JSON, as `-o json` does. `--config FILE`",
+        "alone means: read only this configuration file.",
     ]
-    for context in command_contexts(root):
-        lines += [f"## `{context.command_path}`", "", "```", _own_help(context), "```", ""]
-    return "\n".join(lines)
+    described: dict[str, str] = {}
+    for section, contexts in _sections():
+        lines += ["", f"## {section}", "", "```"]
+        for context in contexts:
+            usage, description = _own_help(context)
+            command = context.command_path.removeprefix("wakeful ")
+            earlier = described.setdefault(description, command)
+            lines += ["", usage] if lines[-1] != "```" else [usage]
+            lines.append(description if earlier == command else f"  Same as `{earlier}`.")
+        lines.append("```")
+    return "\n".join([*lines, ""])
 
 
-def _own_help(context: click.Context) -> str:
-    """The help of a command without the options that many commands have in the same words."""
-    text = context.command.get_help(context)
-    usage, _, rest = text.partition("\n")
-    shortened = _COMMON_OPTION.sub("", rest)
+def _sections() -> Iterator[tuple[str, list[click.Context]]]:
+    """The commands that stand alone, then every group with its own, without the screen of `wakeful` itself."""
+    all_contexts = [context for context in command_contexts(root) if context.parent is not None]
+    groups = [each for each in all_contexts if isinstance(each.command, click.Group)]
+    outer = [group for group in groups if group.parent is not None and group.parent.parent is None]
+    below = {
+        id(group): [each for each in all_contexts if each is group or _is_below(each, group)]
+        for group in outer
+    }
+    grouped = {id(each) for contexts in below.values() for each in contexts}
+    yield "Commands without subcommands", [each for each in all_contexts if id(each) not in grouped]
+    for group in outer:
+        yield f"`{group.command_path}`", below[id(group)]
+
+
+def _is_below(context: click.Context, group: click.Context) -> bool:
+    return context.parent is not None and (context.parent is group or _is_below(context.parent, group))
+
+
+def _own_help(context: click.Context) -> tuple[str, str]:
+    """A usage line, and the description and options that only this command has."""
+    usage, _, rest = context.command.get_help(context).partition("\n")
+    words = usage.removeprefix("Usage: wakeful ").replace(" [OPTIONS]", "").replace(" [ARGS]...", "")
     if _JSON_OPTION.search(rest):
-        usage = usage.replace("[OPTIONS]", "[OPTIONS] [--json]")
-    return f"{usage}\n{_NO_OPTIONS.sub('', shortened)}"
+        words += " [--json]"
+    if _CONFIG_OPTION.search(rest):
+        words += " [--config FILE]"
+    for shared in (_COMMON_OPTION, _CONFIG_OPTION, _EXAMPLE, _SUBCOMMANDS):
+        rest = shared.sub("", rest)
+    kept = [line for line in rest.splitlines() if line.strip() and line != "Options:"]
+    if context.parent is not None and context.parent.parent is not None:
+        _, above = _own_help(context.parent)
+        shared_options = {line for line in above.splitlines() if line.startswith("  -")} & {*kept}
+        if shared_options:
+            kept = [line for line in kept if line not in shared_options]
+            words += f" [options of {context.parent.info_name}]"
+    return words, "\n".join(kept)
 
 
 def command_contexts(
@@ -269,24 +337,20 @@ def healing() -> str:
         + ", ".join(f"`{step}`" for step in PlanStep)
         + ".",
         "",
-        "| | rule |",
-        "|---|---|",
     ]
-    lines += [f"| {number} | {rule.__doc__} |" for number, rule in enumerate(RULES, 1)]
+    lines += [f"{number}. {rule.__doc__}" for number, rule in enumerate(RULES, 1)]
     lines += [
-        f"| {len(RULES) + 1} | {_revive.__doc__} |",
+        f"{len(RULES) + 1}. {_revive.__doc__}",
         "",
         f"One resume for each task, remembered for {BUDGET_SECONDS / 86_400:.0f} days.",
         "A task is what a person asked for, until a turn ends well.",
         "",
         "# Incidents",
         "",
-        "Problems with one cause are one incident, one alert and one issue.",
+        "Problems with one cause are one incident, one alert and one issue. The causes, with what the alert says:",
         "",
-        "| cause | what the alert says |",
-        "|---|---|",
     ]
-    lines += [f"| `{cause}` | {CAUSE_TEXTS[cause].format(scope='…')} |" for cause in Cause]
+    lines += [f"- `{cause}`: {CAUSE_TEXTS[cause].format(scope='…')}" for cause in Cause]
     return "\n".join([*lines, ""])
 
 
@@ -305,15 +369,7 @@ def agents() -> str:
         *_agent_moves(),
         "```",
         "",
-        "| state \\ what happens | " + " | ".join(AgentEvent) + " |",
-        "|---" * (len(AgentEvent) + 1) + "|",
-    ]
-    for state in AgentState:
-        cells = (AGENT_TRANSITIONS.get((state, event), "") for event in AgentEvent)
-        lines.append(f"| **{state}** | " + " | ".join(cells) + " |")
-    lines += [
-        "",
-        "An empty cell changes nothing; a command in that state is refused (409). Commands are accepted in:",
+        "What has no arrow changes nothing; a command without one is refused (409). Commands are accepted in:",
         "",
     ]
     for order, word in ((AgentEvent.START, "start"), (AgentEvent.STOP, "stop")):
@@ -359,22 +415,19 @@ def recovery() -> str:
         "| detachable | orphanable | on_alive | then |",
         "|---|---|---|---|",
     ]
-    lines += [
-        f"| {_yes(detachable)} | {_yes(orphanable)} | `{on_alive}` | `{_living(detachable, orphanable, on_alive)}` |"
-        for detachable, orphanable, on_alive in product((True, False), (True, False), OnAlive)
-    ]
+    lines += [f"| {' | '.join(cells)} |" for cells in _living_rows()]
     lines += [
         "",
         "# How a recovery ends",
         "",
         "The worst result of its steps decides.",
         "",
-        "| then | status |",
-        "|---|---|",
     ]
-    lines += [
-        f"| `{action}` | {STATUS_OF[action]} |" for action in StepAction if action is not StepAction.LIVING
-    ]
+    statuses: dict[str, list[StepAction]] = {}
+    for action in StepAction:
+        if action is not StepAction.LIVING:
+            statuses.setdefault(STATUS_OF[action], []).append(action)
+    lines += [f"- {status}: {', '.join(f'`{each}`' for each in all_)}" for status, all_ in statuses.items()]
     return "\n".join([*lines, "", *_every_question(), ""])
 
 
@@ -397,16 +450,33 @@ def _every_question() -> Iterator[str]:
         "| process | effects | key | " + " | ".join(f"`{each}`" for each in RemoteAnswer) + " |",
         "|---" * (3 + len(RemoteAnswer)) + "|",
     )
-    for state, effects, keyed in product(ProcessState, StepEffects, (False, True)):
-        courses = [
-            decide(StepFacts(StepStatus.STARTED, state, effects, keyed, each)).course for each in RemoteAnswer
-        ]
-        cells = " | ".join(f"`{action}`" for action in courses)
-        yield f"| `{state}` | `{effects}` | {_yes(keyed)} | {cells} |"
+    for state in ProcessState:
+        alike: dict[tuple[StepAction, ...], list[tuple[StepEffects, bool]]] = {}
+        for effects, keyed in product(StepEffects, (False, True)):
+            answers = tuple(
+                decide(StepFacts(StepStatus.STARTED, state, effects, keyed, each)).course
+                for each in RemoteAnswer
+            )
+            alike.setdefault(answers, []).append((effects, keyed))
+        for answers, cases in alike.items():
+            classes = dict.fromkeys(effects for effects, _ in cases)
+            keys = dict.fromkeys(keyed for _, keyed in cases)
+            assert len(cases) == len(classes) * len(keys), "a row stands for all its combinations"
+            yield (
+                f"| `{state}` | {', '.join(f'`{each}`' for each in classes)} | {' or '.join(map(_yes, keys))} | "
+                + " | ".join(f"`{action}`" for action in answers)
+                + " |"
+            )
 
 
-def _living(detachable: bool, orphanable: bool, on_alive: OnAlive) -> StepAction:
-    return action_for_running(detachable=detachable, orphanable=orphanable, on_alive=on_alive)
+def _living_rows() -> Iterator[tuple[str, str, str, str]]:
+    for detachable, orphanable in product((True, False), repeat=2):
+        chosen: dict[StepAction, list[str]] = {}
+        for on_alive in OnAlive:
+            action = action_for_running(detachable=detachable, orphanable=orphanable, on_alive=on_alive)
+            chosen.setdefault(action, []).append(f"`{on_alive}`")
+        for action, settings in chosen.items():
+            yield _yes(detachable), _yes(orphanable), " or ".join(settings), f"`{action}`"
 
 
 def _yes(flag: bool) -> str:
@@ -418,10 +488,15 @@ def alerts() -> str:
     lines = [MADE, "# What an alert looks like", ""]
     lines.append(
         "A message has eight lines at most: what, where, since when, the action and its result, what happens "
-        "until you act, and one command. [Set up alerts](../how-to/alerts.md)."
+        "until you act, and one command. [Set up alerts](../how-to/alerts.md). Each problem has the lines Where and Since; "
+        "below they are left out where they are as in the first one."
     )
+    usual: set[str] = set()
     for title, example in EXAMPLES.items():
-        lines += ["", f"**{title}**", "", "```", example(), "```"]
+        message = example().splitlines()
+        shown = [line for line in message if line not in usual]
+        usual = usual or {line for line in message if line.startswith(("Where: ", "Since: "))}
+        lines += ["", f"**{title}**", "", "```", *shown, "```"]
     return "\n".join([*lines, ""])
 
 
@@ -507,16 +582,14 @@ def metrics() -> str:
         "# Metrics",
         "",
         "What `GET /metrics` shows ([set up Prometheus](../how-to/metrics.md)). Counters count since the daemon",
-        "started. Labels come from closed lists or from the configuration: no session, project or path is named.",
+        "started. Labels come from closed lists or from the configuration: no session, project or path is named. Labels are in brackets.",
         "",
-        "| metric | kind | labels | meaning |",
-        "|---|---|---|---|",
     ]
-    lines += [
-        f"| `{family.name}{suffixes.get(family.kind, '')}` | {family.kind} "
-        f"| {', '.join(f'`{label}`' for label in family.labels)} | {family.meaning} |"
-        for family in FAMILIES
-    ]
+    for kind in MetricKind:
+        lines += [f"- {kind}:"]
+        for family in (each for each in FAMILIES if each.kind is kind):
+            labels = f" ({', '.join(f'`{label}`' for label in family.labels)})" if family.labels else ""
+            lines.append(f"  - `{family.name}{suffixes.get(kind, '')}`{labels}: {family.meaning}")
     lines += [
         "",
         "There are also the `process_…` metrics of the Prometheus client: CPU time, memory, descriptors, start time.",
@@ -536,18 +609,19 @@ def redaction() -> str:
         "One redactor checks every text from an agent, a tool or a log before Wakeful shows, sends or stores it",
         "([why](../decisions/0015-redaction.md)). It removes:",
         "",
-        f"- {len(FORMATS)} kinds with a known format, in the table below.",
+        f"- {len(FORMATS)} kinds with a known format, in the list below.",
         "- Values with a name: `password`, `*_TOKEN`, `client_secret`, `Authorization`, `Cookie` and the like, in shell, `.env`,",
         "  JSON (also within JSON), YAML, TOML, INI, XML, URLs, connection strings, headers, options, `.netrc`, code.",
         "- Long random words: 24 characters or more that mix letters, capitals and digits like random text.",
         "",
         "Digests, UUIDs, paths, variables (`$TOKEN`) and the ids of sessions, calls and messages stay. Colours, zero-width",
-        "characters, UTF-16, `\\u0070` and `%70` hide nothing. A secret is replaced by the name of its kind.",
+        "characters, UTF-16, `\\u0070` and `%70` hide nothing. A secret is replaced by the mark before its kind:",
         "",
-        "| kind | shown as |",
-        "|---|---|",
     ]
-    lines += [f"| {each.name} | `{_MARK_IN.findall(each.shown)[-1]}` |" for each in FORMATS]
+    shown: dict[str, list[str]] = {}
+    for each in FORMATS:
+        shown.setdefault(_MARK_IN.findall(each.shown)[-1], []).append(each.name)
+    lines += [f"- `{mark}`: {'; '.join(names)}." for mark, names in shown.items()]
     return "\n".join([*lines, ""])
 
 

@@ -38,6 +38,7 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     "github-issues": {"gh auth login": "it needs GitHub: test_github_issues.py"},
     "hooks": {"claude plugin *": "it needs a clone: test_plugin.py"},
     "mcp": {"pip install *": _INSTALL},
+    "share-a-store": {"wakeful why docs": "it needs two machines: test_shared_store.py"},
     "setup": {"wakeful setup": "it asks on a terminal: test_setup.py"},
     "uninstall": {"uv tool *": _INSTALL},
     "upgrade": {"uv tool *": _INSTALL},
