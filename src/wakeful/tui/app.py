@@ -31,6 +31,7 @@ from wakeful.core.ids import SessionId
 from wakeful.core.text import plain
 from wakeful.judging.available_actions import INTERRUPTED_CALL
 from wakeful.judging.session_record import SessionRecord
+from wakeful.judging.state_words import state_health_text
 from wakeful.linux.child_environment import helper_environ
 from wakeful.tui.commands import (
     ActionRequest,
@@ -685,5 +686,5 @@ _EXPECTED_VERDICTS: Final = (
 
 
 def _wrong_verdict_dialog(record: SessionRecord) -> ChoiceDialog:
-    said = f"Wakeful reported {record.state}, {record.health}. {session_request('wrong', record).told}"
+    said = f"Wakeful reported {state_health_text(record.state, record.health)}. {session_request('wrong', record).told}"
     return ChoiceDialog("What should Wakeful have reported?", said, _EXPECTED_VERDICTS)

@@ -25,6 +25,7 @@ from wakeful.client.conversation import join_messages
 from wakeful.core.text import plain
 from wakeful.judging.findings import State
 from wakeful.judging.session_record import SessionRecord
+from wakeful.judging.state_words import state_health_text
 from wakeful.tui.detail import to_rich_text
 from wakeful.views.records import CallEnd, ConversationPart, MessageRecord
 
@@ -206,7 +207,7 @@ class LogsView(ModalScreen[None]):
         record = self.conversation.record
         head: Line = (
             (plain(record.short_name) or str(record.id), "title"),
-            (f"  {record.state}, {record.health}  {record.id}", "quiet"),
+            (f"  {state_health_text(record.state, record.health)}  {record.id}", "quiet"),
         )
         self.query_one("#log-head", Static).update(to_rich_text([head], styles))
         log = self.query_one(ConversationLog)
