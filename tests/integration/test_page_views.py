@@ -348,7 +348,7 @@ def test_the_timeline_has_a_lane_for_every_session(
     lanes = page.locator("#table .lane")
     expect(lanes).to_have_count(2)
     # The picture is in words, too.
-    named = page.get_by_role("img", name=re.compile("Last 24 h: working 1 h 0 min, waiting for you 10 min"))
+    named = page.get_by_role("img", name=re.compile("Last 24 h: running 1 h 0 min, waiting for you 10 min"))
     expect(named).to_have_count(1)
     expect(named.locator(".span-person")).to_have_count(1)
     expect(page.get_by_role("img", name="Last 24 h: idle 1 h 10 min")).to_have_count(1)

@@ -16,7 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical, VerticalScroll
 from textual.events import Resize
 from textual.geometry import Size
-from textual.widgets import Footer, Input, Static
+from textual.widgets import Input, Static
 from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
 from wakeful.agents.model import AgentState
@@ -66,6 +66,7 @@ from wakeful.tui.detail import (
     why_lines,
 )
 from wakeful.tui.dialogs import AnswerDialog, ChoiceDialog, ConfirmDialog, KeysDialog
+from wakeful.tui.key_bar import KeyBar
 from wakeful.tui.session_table import SessionListModel, SessionTable
 from wakeful.tui.theme import PALETTES, styles, themes
 from wakeful.tui.views import VIEW_KINDS, View
@@ -139,7 +140,7 @@ class TopApp(App[None]):
     Screen.-empty #empty { display: block; }
     #filter, #prompt { display: none; height: 1; border: none; padding: 0 1; background: $surface; }
     #filter.-open, #prompt.-open { display: block; }
-    Footer { height: 1; }
+    KeyBar { height: 1; }
     Toast { background: $surface; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -215,7 +216,7 @@ class TopApp(App[None]):
                 yield Static(id="why", markup=False)
         yield Filter(id="filter", placeholder="project, id, state, command …", select_on_focus=False)
         yield PromptLine(id="prompt", select_on_focus=False)
-        yield Footer(show_command_palette=False)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self.table.focus()

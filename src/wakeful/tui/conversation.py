@@ -15,7 +15,7 @@ from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from wakeful.cli.format.conversation import ConversationLayout, day_of, message_lines
 from wakeful.cli.format.explanation import Line
@@ -27,6 +27,7 @@ from wakeful.judging.findings import State
 from wakeful.judging.session_record import SessionRecord
 from wakeful.judging.state_words import state_health_text
 from wakeful.tui.detail import to_rich_text
+from wakeful.tui.key_bar import KeyBar
 from wakeful.views.records import CallEnd, ConversationPart, MessageRecord
 
 READ_SECONDS_MAX: Final = 10.0
@@ -190,7 +191,7 @@ class LogsView(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         yield Static(id="log-head", markup=False)
         yield ConversationLog()
-        yield Footer(show_command_palette=False)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self.query_one(ConversationLog).focus()
