@@ -22,11 +22,11 @@ from wakeful.testing.scripted_agent import ScriptedAgent
 SECONDS: Final = "12"
 PATIENCE_SECONDS: Final = 40.0
 VERDICTS: Final = {
-    "works": "prompting healthy",
+    "works": "running healthy",
     "asks-you": "waiting healthy · needs you",
-    "long-build": "prompting healthy",
-    "goes-silent": "prompting degraded · silent",
-    "in-circles": "prompting degraded · loop",
+    "long-build": "running healthy",
+    "goes-silent": "running stuck · silent",
+    "in-circles": "running stuck · loop",
     "gets-killed": "stopped dead · agent_exited",
 }
 EXPECTED_WAIT: Final = "A call with a timeout of 300 s"
@@ -118,7 +118,7 @@ def test_a_pipe_gets_all_six_verdicts(guest: Guest) -> None:
         f"{name} {standing}" for name, standing in VERDICTS.items()
     }, output
     assert {change.split(maxsplit=1)[1] for change in changes if change.startswith("works")} == {
-        "prompting healthy"
+        "running healthy"
     }, "work that gets on is no loop"
     assert EXPECTED_WAIT in output
     assert "its tool still runs as process" in output

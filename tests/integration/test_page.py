@@ -94,7 +94,7 @@ def test_who_needs_you_comes_first(page: Page) -> None:
 
 def test_a_change_is_shown_and_said_without_asking(doors: HttpFixture, page: Page) -> None:
     """A row changes, moves and appears as the daemon tells it; a screen reader hears which sessions need you."""
-    expect(row(page, "working").locator(".state")).to_have_text("prompting")
+    expect(row(page, "working").locator(".state")).to_have_text("running")
     doors.call(lambda: doors.house.ask("working", "Edit: main.py"))
     expect(row(page, "working").locator(".state")).to_have_text("waiting")
     expect(row(page, "working")).to_contain_text("asks you · Edit: main.py")
@@ -111,10 +111,10 @@ def test_whoever_reads_a_row_keeps_it(doors: HttpFixture, page: Page) -> None:
     link = row(page, "failed").locator("a")
     expect(link).to_be_focused()
     doors.call(lambda: doors.house.hear("asking", QuestionAnswered(doors.house.clock.now().wall)))
-    expect(row(page, "asking").locator(".state")).to_have_text("prompting")
+    expect(row(page, "asking").locator(".state")).to_have_text("running")
     expect(link).to_be_focused()
     doors.call(lambda: doors.house.hear("failed", Prompted(doors.house.clock.now().wall)))
-    expect(row(page, "failed").locator(".state")).to_have_text("prompting")
+    expect(row(page, "failed").locator(".state")).to_have_text("running")
     expect(link).to_be_focused()
 
 
@@ -255,13 +255,13 @@ def test_without_a_websocket_the_page_says_so_and_goes_on(
     page = open_link(doors, context, hurry=True)
     expect(page.locator("#notices")).to_contain_text("This browser has no WebSocket to Wakeful")
     expect(page.locator("#link-text")).to_have_text("every 10 s")
-    expect(row(page, "working").locator(".state")).to_have_text("prompting")
+    expect(row(page, "working").locator(".state")).to_have_text("running")
     doors.call(lambda: doors.house.ask("working", "Edit: main.py"))
     expect(row(page, "working").locator(".state")).to_have_text("waiting")
     row(page, "working").locator("a").click()
     expect(page.locator("#session-standing")).to_contain_text("waiting")
     doors.call(lambda: doors.house.hear("working", QuestionAnswered(doors.house.clock.now().wall)))
-    expect(page.locator("#session-standing")).to_contain_text("prompting")
+    expect(page.locator("#session-standing")).to_contain_text("running")
 
 
 def test_a_login_that_ended_is_noticed(doors: HttpFixture, context: BrowserContext) -> None:

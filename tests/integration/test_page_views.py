@@ -81,7 +81,7 @@ def test_a_session_dies_and_is_revived_before_ones_eyes(
     doors.call(lambda: clinic.work("a", "make test"))
     page = open_link(doors, context, "?session=claude-a", hurry=True)
     page.evaluate("window.here = true")
-    expect(page.locator("#session-standing")).to_contain_text("prompting")
+    expect(page.locator("#session-standing")).to_contain_text("running")
     expect(rung(page, "agent_process")).to_have_attribute("data-hold", "alive")
     expect(page.locator("[data-action=revive]")).to_have_attribute("aria-disabled", "true")
     expect(page.locator("[data-action=revive]")).to_have_attribute("title", "nothing is wrong with it")
@@ -95,7 +95,7 @@ def test_a_session_dies_and_is_revived_before_ones_eyes(
     said = act(page, "revive", "Resume")
     expect(said).to_have_attribute("data-outcome", "done")
     close(page)
-    expect(page.locator("#session-standing")).to_contain_text("prompting")
+    expect(page.locator("#session-standing")).to_contain_text("running")
     expect(page.locator("#session-standing")).to_contain_text("healthy")
     expect(rung(page, "agent_process")).to_have_attribute("data-hold", "alive")
     assert page.evaluate("window.here"), "the page was never loaded again"
@@ -269,7 +269,7 @@ def test_a_prompt_is_sent_to_a_managed_session(
     expect(page.locator("#prompt-said")).to_have_attribute("data-outcome", "done")
     expect(page.locator("#prompt")).to_have_value("")
     assert clinic.living.prompts == ["continue with the tests"]
-    expect(page.locator("#session-standing")).to_contain_text("prompting")
+    expect(page.locator("#session-standing")).to_contain_text("running")
     expect(page.locator("#prompt-why")).to_contain_text("Not now: a turn runs")
     page.locator("#prompt").fill("and then the docs")
     page.locator("#prompt-send").dispatch_event("click")
@@ -348,7 +348,7 @@ def test_the_timeline_has_a_lane_for_every_session(
     lanes = page.locator("#table .lane")
     expect(lanes).to_have_count(2)
     # The picture is in words, too.
-    named = page.get_by_role("img", name=re.compile("Last 24 h: working 1 h 0 min, waiting for you 10 min"))
+    named = page.get_by_role("img", name=re.compile("Last 24 h: running 1 h 0 min, waiting for you 10 min"))
     expect(named).to_have_count(1)
     expect(named.locator(".span-person")).to_have_count(1)
     expect(page.get_by_role("img", name="Last 24 h: idle 1 h 10 min")).to_have_count(1)
@@ -402,6 +402,17 @@ def test_many_sessions_with_one_cause_are_one_card(
     expect(page.get_by_role("button", name="p0 40 sessions 40 need you")).to_be_visible()
 
 
+def test_projects_with_one_session_each_get_no_heads(doors: HttpFixture, context: BrowserContext) -> None:
+    """A head before every row would double the list; with two in a project the groups are back."""
+    doors.call(lambda: [doors.house.start(name, project=f"alone-{name}") for name in ("one", "two")])
+    page = open_link(doors, context, "?by=project&q=alone-")
+    expect(page.locator("tr[data-id]")).to_have_count(2)
+    expect(page.locator(".group-words")).to_have_count(0)
+    doors.call(lambda: doors.house.start("three", project="alone-two"))
+    expect(page.locator("tr[data-id]")).to_have_count(3)
+    expect(page.locator(".group-words")).to_have_text(["alone-one", "alone-two"])
+
+
 def test_the_report_is_a_view_with_links(
     doors: HttpFixture, clinic: HealingFixture, context: BrowserContext
 ) -> None:
@@ -420,7 +431,7 @@ def test_the_report_is_a_view_with_links(
     context.on("request", lambda request: asked.append(request.url) if "/api/report" in request.url else None)
     page = open_link(doors, context, "?view=report")
     body = page.locator("#report-body")
-    expect(body.locator(".totals-line")).to_have_text("2 need you, 1 finished, 1 died, 0 resumed")
+    expect(body.locator(".totals-line")).to_have_text("2 need you, 1 finished a turn, 1 died, 0 resumed")
     expect(body.locator("h3")).to_have_text(["◆waiting for you 1", "✕died 1", "✓finished 1"])
     expect(body.locator('[data-part="died"]')).to_contain_text("died in the middle of a turn")
     doors.call(lambda: clinic.work("done"))

@@ -56,6 +56,21 @@ async def test_the_screen_is_as_it_was_looked_at(doors: HttpFixture, width: int,
         await becomes(pilot, f"{width}x{height}")
 
 
+async def test_the_key_bar_shows_whole_keys_only(doors: HttpFixture) -> None:
+    """At 120 columns and at others, also after the terminal changed; the first keys stay."""
+    async with running_top(doors, (120, 40)) as (app, pilot):
+        for width in (120, 97, 60, 140):
+            await pilot.resize_terminal(width, 40)
+            await until(pilot, partial(keys_fill, app, width))
+            assert screen(app).splitlines()[-1].startswith(" ↵ Attach  s Send  y Answer")
+
+
+def keys_fill(app: TopApp, width: int) -> bool:
+    """Whether the last key ends on the screen, with no room for the longest one, `3 Incidents`."""
+    ends = [key.region.right for key in app.query("FooterKey")]
+    return bool(ends) and width - 14 < max(ends) <= width
+
+
 async def test_changes_come_by_themselves_and_the_cursor_stays(doors: HttpFixture) -> None:
     """A session that asks moves to the top; the cursor stays on its session."""
     async with running_top(doors) as (app, pilot):

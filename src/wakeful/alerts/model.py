@@ -32,6 +32,7 @@ from wakeful.incidents.model import (
 from wakeful.judging.findings import MEANINGS, FindingCode, Notice, WaitKind
 from wakeful.judging.next_step import LOGINS
 from wakeful.judging.session_record import FindingRecord, SessionRecord
+from wakeful.judging.state_words import health_text
 from wakeful.judging.waits import PROBABLY_ASKS
 from wakeful.judging.wording import call_subject, readable_text
 
@@ -166,7 +167,7 @@ def problem_text(
     """
     what = finding or next(iter(record.findings), None)
     return format_problem(
-        what=f"{display_name(record)}: {_finding_text(what) if what is not None else record.health}",
+        what=f"{display_name(record)}: {_finding_text(what) if what is not None else health_text(record.health)}",
         where=_where(record),
         since=what.since if what is not None else record.updated_at,
         did=did or _no_action_reason(record, mode, paused_by),

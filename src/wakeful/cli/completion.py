@@ -17,6 +17,7 @@ from wakeful.client.client import own_daemon
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import BadSessionId, WakefulError
 from wakeful.core.ids import PROVIDER_PREFIXES, parse_session_id
+from wakeful.judging.state_words import health_text, state_column_text
 
 # The completion script sets it; `app` checks it.
 VARIABLE = "_WAKEFUL_COMPLETE"
@@ -98,7 +99,7 @@ def _names_and_ids(sessions: Iterable[SessionCandidate], incomplete: str) -> Ite
     for each in sessions:
         # No commas: fish ends an explanation there; no colons: zsh does.
         project = each.project if _is_id(each.project) and ":" not in each.project else ""
-        words = " ".join(filter(None, (project, each.state, each.health)))
+        words = " ".join(filter(None, (project, state_column_text(each.state), health_text(each.health))))
         name = each.name or each.short_name
         if _is_id(name):
             yield name, words

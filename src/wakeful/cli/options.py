@@ -1,6 +1,6 @@
 """Options and argument types that several commands share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,23 @@ class Number(click.FloatRange):
         except ValueError:
             self.fail(f"{value!r} is not a number.", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class PlainChoice(click.Choice[str]):
+    """The values of JSON, shown and completed as the words for people; both are accepted, the command gets the value.
+
+    A word that is another value names that one only: `unknown` is not `stale`.
+    """
+
+    def __init__(self, values: Iterable[str], words: Mapping[str, str]) -> None:
+        known = [str(value) for value in values]
+        # A choice is one word.
+        shown = {value: words[value].partition(" ")[0] for value in known}
+        self._words = {value: value if word in known else word for value, word in shown.items()}
+        super().__init__(known)
+
+    def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:
+        return self._words.get(str(choice), super().normalize_choice(choice, ctx))
 
 
 def json_option(command: Command) -> Command:

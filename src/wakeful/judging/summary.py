@@ -202,7 +202,7 @@ def _describe_turn_end(activity: Activity, runtime: RuntimeState, now: Instant) 
     return f"{how} {format_length(now.seconds_since(since))} ago"
 
 
-TURN_CUT_OFF: Final = "its last turn was cut off"
+TURN_CUT_OFF: Final = "its last turn stopped midway"
 TURN_END_UNKNOWN: Final = "its log does not say how its last turn ended"
 
 

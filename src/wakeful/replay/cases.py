@@ -29,6 +29,7 @@ from wakeful.judging.findings import FindingCode, Health, State, Verdict
 from wakeful.judging.masking import count_repeated_ends
 from wakeful.judging.questions import question_in
 from wakeful.judging.session_record import SessionRecord, safe
+from wakeful.judging.state_words import health_text, state_text
 from wakeful.sources.parsing import declared_timeout_seconds, kind_of, limit_end_in
 from wakeful.sources.turn_failure import says_limit
 
@@ -137,7 +138,7 @@ def case_of(
     at = iso(now.wall)
     codes = tuple(each.code for each in record.findings)
     if label_of(verdict) == expect:
-        verdict_text = ", ".join((record.state, record.health, *codes))
+        verdict_text = ", ".join((state_text(record.state), health_text(record.health), *codes))
         raise NothingWrong(shown=record.id, said=verdict_text, expect=expect)
     entries = case_entries(events)
     is_asked = any(entry.tool == "AskUserQuestion" and entry.result is UNSET for entry in entries)

@@ -241,7 +241,7 @@ def status_line_of(totals: ReportTotals, *, paused: bool) -> str:
 
 
 def needs_you_text(count: int) -> str:
-    return f"{count} need{'s' if count == 1 else ''} you"
+    return f"{count:,} need{'s' if count == 1 else ''} you"
 
 
 def _session(

@@ -15,6 +15,7 @@ from wakeful.core.errors import OperatorError
 from wakeful.core.ids import abbreviate_ids
 from wakeful.core.text import plain
 from wakeful.incidents.critical_event import wall_of_stamp
+from wakeful.judging.state_words import state_health_text
 from wakeful.judging.wording import call_text, format_length
 from wakeful.reports.model import (
     GitChanges,
@@ -45,6 +46,7 @@ HEADINGS: Final = {
     ReportSection.CHECKPOINT_OPEN: "needs your decision",
     ReportSection.PROBLEM: "problem",
     ReportSection.REVIVED: "resumed",
+    ReportSection.WORKING: "running",
 }
 _PROJECT_CHARS_MAX: Final = 24
 _NAME_CHARS_MAX: Final = 40
@@ -71,7 +73,7 @@ def report_lines(report: Report, heading: str, now_wall: float, *, in_columns: b
     if not report.sessions:
         yield NO_SESSIONS
         return
-    yield f"  {sessions_text(report.totals)}"
+    yield f"  {sessions_text(report)}"
     yield f"  {work_text(report.totals)}"
     ids = abbreviate_ids(str(each.id) for each in report.sessions)
     called = {each.id: _called(each, ids[each.id]) for each in report.sessions}
@@ -87,16 +89,22 @@ def report_lines(report: Report, heading: str, now_wall: float, *, in_columns: b
         yield f"and {report.left_out:,} more, included in the totals above"
 
 
-def sessions_text(totals: ReportTotals) -> str:
-    """`3 need you, 5 finished (1 without changes), 4 died, 1 revived`."""
-    bare = f" ({totals.unchanged} without changes)" if totals.unchanged else ""
+def sessions_text(report: Report) -> str:
+    """`3 need you, 5 finished a turn (1 without changes, 2 under other headings), 4 died, 1 resumed`."""
+    totals = report.totals
+    notes = [f"{totals.unchanged:,} without changes"] if totals.unchanged else []
+    # A session has one heading: one that finished a turn and runs again, waits or died is not under `finished`.
+    listed = (each for each in report.sessions if each.part is not ReportSection.FINISHED)
+    if elsewhere := sum(each.finished > 0 for each in listed):
+        notes.append(f"{elsewhere:,} under other headings")
+    about = f" ({', '.join(notes)})" if notes else ""
     needing = [needs_you_text(totals.needs_you)] if totals.needs_you else []
     return ", ".join(
         [
             *needing,
-            f"{totals.finished} finished{bare}",
-            f"{totals.died} died",
-            f"{totals.revived} resumed",
+            f"{totals.finished:,} finished a turn{about}",
+            f"{totals.died:,} died",
+            f"{totals.revived:,} resumed",
         ]
     )
 
@@ -137,7 +145,7 @@ def _status_text(session: SessionReport, now_wall: float) -> str:
         ReportSection.CHECKPOINT_OPEN,
         ReportSection.REVIVED,
     }:
-        said = session.words or f"{session.state}, {session.health}"
+        said = session.words or state_health_text(session.state, session.health)
         return " · ".join(each for each in (plain(said), about, f"{ago} ago" if ago else "") if each)
     if session.part is ReportSection.WORKING:
         return f"running{f' · {about}' if about else ''}"

@@ -16,7 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical, VerticalScroll
 from textual.events import Resize
 from textual.geometry import Size
-from textual.widgets import Footer, Input, Static
+from textual.widgets import Input, Static
 from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
 from wakeful.agents.model import AgentState
@@ -31,6 +31,7 @@ from wakeful.core.ids import SessionId
 from wakeful.core.text import plain
 from wakeful.judging.available_actions import INTERRUPTED_CALL
 from wakeful.judging.session_record import SessionRecord
+from wakeful.judging.state_words import state_health_text
 from wakeful.linux.child_environment import helper_environ
 from wakeful.tui.commands import (
     ActionRequest,
@@ -65,6 +66,7 @@ from wakeful.tui.detail import (
     why_lines,
 )
 from wakeful.tui.dialogs import AnswerDialog, ChoiceDialog, ConfirmDialog, KeysDialog
+from wakeful.tui.key_bar import KeyBar
 from wakeful.tui.session_table import SessionListModel, SessionTable
 from wakeful.tui.theme import PALETTES, styles, themes
 from wakeful.tui.views import VIEW_KINDS, View
@@ -138,7 +140,7 @@ class TopApp(App[None]):
     Screen.-empty #empty { display: block; }
     #filter, #prompt { display: none; height: 1; border: none; padding: 0 1; background: $surface; }
     #filter.-open, #prompt.-open { display: block; }
-    Footer { height: 1; }
+    KeyBar { height: 1; }
     Toast { background: $surface; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -214,7 +216,7 @@ class TopApp(App[None]):
                 yield Static(id="why", markup=False)
         yield Filter(id="filter", placeholder="project, id, state, command …", select_on_focus=False)
         yield PromptLine(id="prompt", select_on_focus=False)
-        yield Footer(show_command_palette=False)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self.table.focus()
@@ -685,5 +687,5 @@ _EXPECTED_VERDICTS: Final = (
 
 
 def _wrong_verdict_dialog(record: SessionRecord) -> ChoiceDialog:
-    said = f"Wakeful reported {record.state}, {record.health}. {session_request('wrong', record).told}"
+    said = f"Wakeful reported {state_health_text(record.state, record.health)}. {session_request('wrong', record).told}"
     return ChoiceDialog("What should Wakeful have reported?", said, _EXPECTED_VERDICTS)

@@ -15,7 +15,7 @@ from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from wakeful.cli.format.conversation import ConversationLayout, day_of, message_lines
 from wakeful.cli.format.explanation import Line
@@ -25,7 +25,9 @@ from wakeful.client.conversation import join_messages
 from wakeful.core.text import plain
 from wakeful.judging.findings import State
 from wakeful.judging.session_record import SessionRecord
+from wakeful.judging.state_words import state_health_text
 from wakeful.tui.detail import to_rich_text
+from wakeful.tui.key_bar import KeyBar
 from wakeful.views.records import CallEnd, ConversationPart, MessageRecord
 
 READ_SECONDS_MAX: Final = 10.0
@@ -189,7 +191,7 @@ class LogsView(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         yield Static(id="log-head", markup=False)
         yield ConversationLog()
-        yield Footer(show_command_palette=False)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self.query_one(ConversationLog).focus()
@@ -206,7 +208,7 @@ class LogsView(ModalScreen[None]):
         record = self.conversation.record
         head: Line = (
             (plain(record.short_name) or str(record.id), "title"),
-            (f"  {record.state}, {record.health}  {record.id}", "quiet"),
+            (f"  {state_health_text(record.state, record.health)}  {record.id}", "quiet"),
         )
         self.query_one("#log-head", Static).update(to_rich_text([head], styles))
         log = self.query_one(ConversationLog)

@@ -33,6 +33,7 @@ from wakeful.judging.explanation import Explanation, LevelState
 from wakeful.judging.findings import Health
 from wakeful.judging.resume_command import command_line
 from wakeful.judging.session_record import SessionRecord
+from wakeful.judging.state_words import state_health_text
 from wakeful.judging.wording import call_text
 from wakeful.tui.commands import shown_name
 from wakeful.tui.timeline import NO_CALLS, SessionHistory, timeline_lines, wall_of
@@ -187,7 +188,13 @@ def detail(
     lines: list[Line] = []
     if with_head:
         lines += [head_line(record, now_wall), *why_lines(record, explanation)]
-    lines += [(("id ", "quiet"), (str(record.id), "text"), (f"  {record.state}, {record.health}", "quiet"))]
+    lines += [
+        (
+            ("id ", "quiet"),
+            (str(record.id), "text"),
+            (f"  {state_health_text(record.state, record.health)}", "quiet"),
+        )
+    ]
     lines.append(_liveness_line(explanation))
     lines += _section("Unavailable", [*refused_action_lines(explanation)])
     lines += _section("Timeline", timeline_lines(past, now_wall, cells - _MARGIN_CELLS))

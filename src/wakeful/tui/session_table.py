@@ -30,6 +30,7 @@ from wakeful.cli.format.sessions import (
 from wakeful.cli.table import MARKS
 from wakeful.core.ids import SessionId
 from wakeful.judging.session_record import SessionRecord
+from wakeful.judging.state_words import state_health_text
 from wakeful.tui.commands import shown_name
 
 SortKey = tuple[int, int, float, str]
@@ -140,7 +141,7 @@ class SessionListModel:
         return self._name_cells
 
     def counts(self) -> str:
-        """`2 need you, 3 prompting`, of all sessions without the filter."""
+        """`2 need you, 3 running`, of all sessions without the filter."""
         if self._counts is None:
             self._counts = counts_text(list(self._records.values()))
         return self._counts
@@ -152,6 +153,7 @@ class SessionListModel:
         if text is None:
             parts = (
                 *(record.id, record.project, record.state, record.health, record.attention, record.provider),
+                state_health_text(record.state, record.health),
                 *(
                     record.agent or "",
                     record.name or "",

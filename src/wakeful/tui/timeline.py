@@ -112,6 +112,7 @@ _KIND_STYLES: Final = {
 }
 # The others are called as in JSON.
 _KIND_WORDS: Final = {
+    ActivityKind.WORKING: "running",
     ActivityKind.MODEL: "waiting for the model",
     ActivityKind.TOOL: "running a tool",
     ActivityKind.PERSON: "waiting for you",

@@ -17,7 +17,7 @@ from textual.containers import VerticalScroll
 from textual.events import Key
 from textual.screen import ModalScreen
 from textual.timer import Timer
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from wakeful.agents.model import AgentState
 from wakeful.checkpoints.model import CheckpointList, CheckpointRecord
@@ -30,6 +30,7 @@ from wakeful.core.text import plain
 from wakeful.judging.available_actions import OBSERVING
 from wakeful.tui.commands import ActionRequest, KeyedAction, agent_actions, choice_action
 from wakeful.tui.detail import to_rich_text
+from wakeful.tui.key_bar import KeyBar
 from wakeful.tui.theme import styles
 from wakeful.tui.timeline import wall_of
 from wakeful.views.incidents import IncidentList, IncidentRecord
@@ -263,7 +264,7 @@ class View(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         yield Static(id="head", markup=False)
         yield VerticalScroll(id="entries", can_focus=True)
-        yield Footer(show_command_palette=False)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self.set_class(self._key == "5", "-dense")

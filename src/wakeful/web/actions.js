@@ -2,7 +2,7 @@
 
 import { choiceField, confirmed, textField } from "/asking.js";
 import { button, command, element, holding, refusals, refused } from "/dom.js";
-import { aboutCall, byName, called } from "/rows.js";
+import { aboutCall, byName, called, verdictText } from "/rows.js";
 
 const BY = "web page";
 const LENGTHS = { "2h": ["2 hours", 7200], "30m": ["30 minutes", 1800], "8h": ["8 hours", 28800], "1d": ["one day", 86400] };
@@ -169,7 +169,7 @@ function unmute(record, mute) {
 function wrong(record) {
   return {
     name: "wrong", label: "This was wrong", title: "What should Wakeful have reported?", yes: "Save", argv: ours("wrong", record), reason: "",
-    consequence: `Wakeful reported ${record.state}, ${record.health}. It saves the evidence on this machine, redacted, as a case to test the rules.`,
+    consequence: `Wakeful reported ${verdictText(record)}. It saves the evidence on this machine, redacted, as a case to test the rules.`,
     fields: [choiceField("expect", "Correct verdict", EXPECTED), textField("note", "Why (optional)")],
     spell: ({ expect, note }) => [...ours("wrong", record), "--expect", expect, ...(note ? ["--note", note] : [])],
     body: ({ expect, note }) => ({ expect, note }),

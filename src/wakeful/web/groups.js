@@ -8,11 +8,12 @@ const NAMED_MAX = 3;
 
 /**
  * The rows with a head before each group, and without the rows of closed ones. `toggled`: the ids of groups that are not as
- * they are at first: projects open, causes closed.
+ * they are at first: projects open, causes closed. Projects with one session each get no heads, which would double the list.
  */
 export function grouped(rows, byProject, toggled) {
   const keyOf = byProject ? ({ record }) => record.project || "" : causeOf;
   const groups = Map.groupBy(rows, keyOf);
+  if (byProject && groups.size === rows.length) return rows;
   const found = [];
   for (const row of rows) {
     const key = keyOf(row);

@@ -5,14 +5,14 @@ import { sessionAddress } from "/address.js";
 import { byId, element, exactMoment, holding, inward, moment, redraw, setText, spoken } from "/dom.js";
 import { ALIKE_MIN } from "/groups.js";
 import { read } from "/link.js";
-import { age, callText, shortId } from "/rows.js";
+import { age, callText, shortId, verdictText } from "/rows.js";
 
 // Git has six seconds, and each of sixty logs some 40 ms.
 const READ_MS_MAX = 30000;
 // As `reports/text.py`.
 const PARTS = {
   waiting: ["◆", "waiting for you"], held: ["◆", "needs your decision"], died: ["✕", "died"], trouble: ["✕", "problem"],
-  revived: ["↻", "resumed"], finished: ["✓", "finished"], working: ["●", "working"], quiet: ["○", "quiet"],
+  revived: ["↻", "resumed"], finished: ["✓", "finished"], working: ["●", "running"], quiet: ["○", "quiet"],
 };
 
 export class ReportView {
@@ -49,7 +49,7 @@ function drawn(report) {
   const until = Date.parse(report.until);
   const groups = Object.entries(PARTS).map(([part, look]) => [look, sessions.filter((session) => session.part === part)]);
   return [
-    holding("section", "card totals", element("p", "totals-line", sessionsText(totals)), element("p", "soft", workText(totals)),
+    holding("section", "card totals", element("p", "totals-line", sessionsText(report)), element("p", "soft", workText(totals)),
       ...notes.map((text) => holding("p", "soft", ...spoken(text)))),
     ...groups.filter(([, those]) => those.length).map(([look, those]) => section(look, those, until, left > 0)),
     ...(left ? [element("p", "soft", `and ${left.toLocaleString("en")} more, included in the totals above`)] : []),
@@ -89,9 +89,14 @@ function line(session, until) {
 
 const needsText = (count) => `${count.toLocaleString("en")} ${count === 1 ? "needs" : "need"} you`;
 
-function sessionsText(totals) {
-  const bare = totals.unchanged ? ` (${totals.unchanged} without changes)` : "";
-  return [...(totals.needs_you ? [needsText(totals.needs_you)] : []), `${totals.finished} finished${bare}`, `${totals.died} died`, `${totals.revived} resumed`].join(", ");
+function sessionsText({ totals, sessions }) {
+  const shown = (count) => count.toLocaleString("en");
+  const notes = totals.unchanged ? [`${shown(totals.unchanged)} without changes`] : [];
+  // A session has one heading: one that finished a turn and runs again, waits or died is not under "finished".
+  const elsewhere = sessions.filter(({ part, finished }) => finished && part !== "finished").length;
+  if (elsewhere) notes.push(`${shown(elsewhere)} under other headings`);
+  const about = notes.length ? ` (${notes.join(", ")})` : "";
+  return [...(totals.needs_you ? [needsText(totals.needs_you)] : []), `${shown(totals.finished)} finished a turn${about}`, `${shown(totals.died)} died`, `${shown(totals.revived)} resumed`].join(", ");
 }
 
 function workText(totals) {
@@ -105,7 +110,7 @@ function statusText({ part, words, untrusted, since, state, health, finished }, 
   const ago = since ? age(since, until) : "";
   const joined = (...texts) => texts.filter(Boolean).join(" · ");
   if (part === "waiting") return joined(words || "asks you", about, ago && `for ${ago}`);
-  if (["died", "trouble", "held", "revived"].includes(part)) return joined(words || `${state}, ${health}`, about, ago && `${ago} ago`);
+  if (["died", "trouble", "held", "revived"].includes(part)) return joined(words || verdictText({ state, health }), about, ago && `${ago} ago`);
   if (part === "working") return joined("running", about);
   if (!finished) return "no turn finished";
   return `${counted(finished, "turn")}${ago ? `, the last ${ago} ago` : ""}`;

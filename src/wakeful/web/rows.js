@@ -6,8 +6,19 @@ const STATES = ["waiting", "prompting", "starting", "stopping", "idle", "detache
 const TELLING = ["command", "cmd", "file_path", "path", "pattern", "query", "url", "description", "prompt", "question"];
 // Records keep the beginning of a long input only, so it need not be whole JSON.
 const TELLING_CUT = new RegExp(`"(?:${TELLING.join("|")})"\\s*:\\s*\\[?"((?:[^"\\\\]|\\\\.)*)`);
+// As `judging/wording.py`: records and addresses keep the values.
+const STATE_WORDS = {
+  idle: "idle", prompting: "running", waiting: "waiting for you", starting: "starting", stopping: "stopping", stopped: "stopped", detached: "detached",
+};
+const HEALTH_WORDS = { healthy: "healthy", stale: "unknown", unknown: "unknown", degraded: "stuck", dead: "dead" };
 /** The groups that sessions are counted in, in the order shown; no session is counted twice. */
 export const STANDINGS = ["need you", ...STATES];
+
+export const stateText = (state) => STATE_WORDS[state] ?? state;
+/** In a narrow column: one word. */
+export const stateColumnText = (state) => stateText(state).split(" ")[0];
+export const healthText = (health) => HEALTH_WORDS[health] ?? health;
+export const verdictText = ({ state, health }) => `${stateText(state)}, ${healthText(health)}`;
 
 export const needsYou = (record) => FIRST.includes(record.attention);
 export const standing = (record) => (needsYou(record) ? "need you" : record.state);
@@ -41,7 +52,7 @@ export function says(row, words) {
 }
 
 function searchable(record) {
-  return [record.id, called(record), record.name ?? "", record.project, record.state, record.health, record.attention, record.provider,
+  return [record.id, called(record), record.name ?? "", record.project, record.state, record.health, verdictText(record), record.attention, record.provider,
     record.agent ?? "", ...record.findings.map((finding) => finding.code), doing(record)].join(" ").toLowerCase();
 }
 

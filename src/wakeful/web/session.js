@@ -6,7 +6,7 @@ import { byId, clear, command, element, exactMoment, holding, inward, moment, re
 import { drawLadder } from "/ladder.js";
 import { read } from "/link.js";
 import { PromptBox } from "/prompt.js";
-import { age, byName, called, callText, doing, shortId, since, tone, words } from "/rows.js";
+import { age, byName, called, callText, doing, healthText, shortId, since, stateText, tone, verdictText, words } from "/rows.js";
 import { Timeline } from "/timeline.js";
 
 const PAST_SHOWN = 14;
@@ -136,11 +136,11 @@ export class SessionView {
 }
 
 function standing(record) {
-  const health = holding("span", "health-mark", element("span", "", record.health));
+  const health = holding("span", "health-mark", element("span", "", healthText(record.health)));
   const running = element("span", "age", age(since(record), Date.now()));
   running.id = "session-age";
   return [
-    element("b", "state", record.state), health, running,
+    element("b", "state", stateText(record.state)), health, running,
     element("span", "badge", hands(record)),
   ];
 }
@@ -211,7 +211,8 @@ function pastLines(id, transitions, incidents, acts) {
 
 function changeText({ state, health, reason, old_state: before }) {
   const why = reason === state ? "" : ` (${words(reason)})`;
-  return `${before && before !== state ? `${before} → ${state}` : state}, ${health}${why}`;
+  const from = before && before !== state ? `${stateText(before)} → ` : "";
+  return `${from}${verdictText({ state, health })}${why}`;
 }
 
 /** The permission a managed session asks for. Of several, each is answered by its command. */

@@ -4,6 +4,7 @@ import { EVERYBODY } from "/address.js";
 import { at, byId, element, redraw, setText, spoken } from "/dom.js";
 import { grouped } from "/groups.js";
 import { drawAxis, drawLegend } from "/lanes.js";
+import { stateText } from "/rows.js";
 import { Table } from "/table.js";
 
 // Many sessions that flap are sorted a few times a second, not at every message.
@@ -135,7 +136,7 @@ export class SessionList {
     }));
     tally.forEach(([word, count], at) => {
       const chip = place.children[at];
-      setText(chip, `${count.toLocaleString("en")} ${word === "need you" && count === 1 ? "needs you" : word}`);
+      setText(chip, `${count.toLocaleString("en")} ${word === "need you" && count === 1 ? "needs you" : stateText(word)}`);
       chip.setAttribute("aria-pressed", String(choice.is.has(word)));
     });
   }

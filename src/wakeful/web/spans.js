@@ -4,7 +4,7 @@ const SILENT = new Set(["silent", "tool_wedged", "never_started"]);
 const OVER = new Set(["ok", "error", "refused"]);
 /** Every kind of span, in the order of the legend, with its name. */
 export const KINDS = {
-  working: "working",
+  working: "running",
   model: "waiting for the model",
   tool: "running a tool",
   person: "waiting for you",

@@ -4,7 +4,7 @@
 import { sessionAddress } from "/address.js";
 import { element, holding, inward, redraw, setText, spoken, unmarked } from "/dom.js";
 import { drawLane } from "/lanes.js";
-import { age, called, doing, since, tone } from "/rows.js";
+import { age, called, doing, healthText, since, stateColumnText, tone, verdictText } from "/rows.js";
 
 // Rows above and below the window, so that scrolling finds them drawn.
 const OVERSCAN = 12;
@@ -210,8 +210,8 @@ function fill(row, record) {
   row.record = record;
   row.main.dataset.tone = tone(record);
   row.main.dataset.health = record.health;
-  setText(row.state, record.state);
-  setText(row.health, record.health);
+  setText(row.state, stateColumnText(record.state));
+  setText(row.health, healthText(record.health));
   const name = called(record);
   setText(row.link, name);
   row.link.title = record.id;
@@ -221,7 +221,7 @@ function fill(row, record) {
   const what = doing(record) || "–";
   redraw(row.doing, what, () => spoken(what));
   row.doing.title = unmarked(what);
-  row.link.setAttribute("aria-label", `${name}: ${record.state}, ${record.health}. ${unmarked(what)}`);
+  row.link.setAttribute("aria-label", `${name}: ${verdictText(record)}. ${unmarked(what)}`);
   setText(row.age, age(since(record), Date.now()));
 }
 

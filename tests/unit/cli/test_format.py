@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from wakeful.cli import app
-from wakeful.cli.commands.ls import footer
+from wakeful.cli.commands.ls import _print_list, footer
 from wakeful.cli.commands.status import overview_lines
 from wakeful.cli.format.sessions import (
     counts_text,
@@ -32,7 +32,7 @@ from wakeful.judging.findings import Attention, FindingCode, Health, Severity, S
 from wakeful.judging.session_record import FindingRecord, SessionRecord, WaitRecord
 from wakeful.judging.wake_eligibility import IneligibilityReason
 from wakeful.judging.wording import call_text
-from wakeful.views.records import Overview
+from wakeful.views.records import Overview, SessionList
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC).timestamp()
 
@@ -165,34 +165,34 @@ RECORDS = [
 ]
 
 AT_80 = """\
-  STATE      AGE  NAME                        DOING
-◆ waiting     4m  api-server
+  STATE    AGE  NAME                        DOING
+◆ waiting   4m  api-server
   asks you · Bash: rm -rf build && make release
-◆ idle       31m  billing-0690
+◆ idle     31m  billing-0690
   the provider refused the login · Please run /login
-✗ dead       12m  infrastructure-mod…ab-66ce
+✗ dead     12m  infrastructure-mod…ab-66ce
   its process ended inside a turn · exec_command: cargo build
-● prompting   4s  paper                       thinking
-● prompting  48s  日本語プロジェクト          Bash: make test 2>&1 | tail (+1 m…
-◌ idle        1h  billing-42a0                the usage limit is reached · rese…
-○ idle       50m  notes                       ready for a prompt
-· stopped     6h  scratch                     ended normally
-· stopped    19h  crawler                     no process seen
-3 need you, 2 prompting, 2 idle, 2 stopped
+● running   4s  paper                       thinking
+● running  48s  日本語プロジェクト          Bash: make test 2>&1 | tail (+1 mor…
+◌ idle      1h  billing-42a0                the usage limit is reached · resets…
+○ idle     50m  notes                       ready for a prompt
+· stopped   6h  scratch                     ended normally
+· stopped  19h  crawler                     no process seen
+3 need you, 2 running, 2 idle, 2 stopped
 2,000 older: wakeful ls --all
 """
 AT_160 = """\
-  STATE      AGE  NAME                                  PROJECT                 ID                   DOING
-◆ waiting     4m  api-server                            api-server              claude-1710cf53      asks you · Bash: rm -rf build && make release
-◆ idle       31m  billing-0690                          billing                 claude-06905269      the provider refused the login · Please run /login
-✗ dead       12m  infrastructure-modules-0199c4ab-66ce  infrastructure-modules  codex-0199c4ab-66ce  its process ended inside a turn · exec_command: cargo build
-● prompting   4s  paper                                 paper                   codex-0199c4ab-46d4  thinking
-● prompting  48s  日本語プロジェクト                    日本語プロジェクト      claude-b8a1abcd      Bash: make test 2>&1 | tail (+1 more)
-◌ idle        1h  billing-42a0                          billing                 claude-42a00403      the usage limit is reached · resets 3pm
-○ idle       50m  notes                                 notes                   claude-8534f457      ready for a prompt
-· stopped     6h  scratch                               scratch                 claude-2a318785      ended normally
-· stopped    19h  crawler                               crawler                 nightly-crawler      no process seen
-3 need you, 2 prompting, 2 idle, 2 stopped
+  STATE    AGE  NAME                                  PROJECT                 ID                   DOING
+◆ waiting   4m  api-server                            api-server              claude-1710cf53      asks you · Bash: rm -rf build && make release
+◆ idle     31m  billing-0690                          billing                 claude-06905269      the provider refused the login · Please run /login
+✗ dead     12m  infrastructure-modules-0199c4ab-66ce  infrastructure-modules  codex-0199c4ab-66ce  its process ended inside a turn · exec_command: cargo build
+● running   4s  paper                                 paper                   codex-0199c4ab-46d4  thinking
+● running  48s  日本語プロジェクト                    日本語プロジェクト      claude-b8a1abcd      Bash: make test 2>&1 | tail (+1 more)
+◌ idle      1h  billing-42a0                          billing                 claude-42a00403      the usage limit is reached · resets 3pm
+○ idle     50m  notes                                 notes                   claude-8534f457      ready for a prompt
+· stopped   6h  scratch                               scratch                 claude-2a318785      ended normally
+· stopped  19h  crawler                               crawler                 nightly-crawler      no process seen
+3 need you, 2 running, 2 idle, 2 stopped
 2,000 older: wakeful ls --all
 """
 IN_A_PIPE = """\
@@ -337,7 +337,7 @@ def test_short_ids_are_unique_prefixes() -> None:
 
 def test_nobody_is_counted_twice() -> None:
     """The summary adds up to the number of sessions, with its words in the right number."""
-    assert counts_text(RECORDS) == "3 need you, 2 prompting, 2 idle, 2 stopped"
+    assert counts_text(RECORDS) == "3 need you, 2 running, 2 idle, 2 stopped"
     assert counts_text(RECORDS[-1:]) == "1 needs you"
     assert counts_text([]) == ""
 
@@ -346,6 +346,17 @@ def test_an_empty_list_says_what_to_do() -> None:
     """With nothing to show there is no header, and a way on."""
     assert drawn([], 80, older=0).startswith("No agent sessions in the last 24 hours. Start claude")
     assert footer([], 0, filtered=True) == ["No matching sessions."]
+
+
+def test_many_are_counted_with_commas() -> None:
+    """As the page counts them."""
+    assert counts_text(RECORDS[3:4] * 2001) == "2,001 running"
+
+
+def test_the_last_line_of_a_pipe_has_the_values_of_its_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """Scripts read both."""
+    _print_list(SessionList(RECORDS, 0, None, None), [], filtered=False)
+    assert capsys.readouterr().out.endswith("\n3 need you, 2 prompting, 2 idle, 2 stopped\n")
 
 
 def test_a_list_of_another_version_is_said_so() -> None:
@@ -408,7 +419,7 @@ def test_a_record_as_text_keeps_every_field() -> None:
 def test_the_end_of_waiting_is_one_line() -> None:
     """How it ended, and how the session is."""
     body = b'{"ending":"needs_person","session":{"id":"claude-1","state":"waiting","health":"healthy"}}'
-    assert ending_lines(body) == ["needs person: claude-1 is waiting, healthy"]
+    assert ending_lines(body) == ["needs person: claude-1 is waiting for you, healthy"]
 
 
 def test_status_states_pause_and_mode_first() -> None:
@@ -438,7 +449,7 @@ def test_status_states_pause_and_mode_first() -> None:
         "mode       observe (takes no action)",
         "listening  /s, http://127.0.0.1:4747",
         "slow       codex: no watches left",
-        "sessions   3 need you, 2 prompting, 2 idle, 2 stopped, 2,000 older",
+        "sessions   3 need you, 2 running, 2 idle, 2 stopped, 2,000 older",
         "note       port 4747 is taken",
         "daemon     1.0, pid 7",
     ]

@@ -216,10 +216,10 @@ def test_a_turn_that_was_cut_off_is_not_done() -> None:
     presence = held(ProcessState.DEAD, ended_at=at(30.0))
     hold_by(presence, ProcessState.ALIVE, 200, seen_at=at(60.0), status=ClientStatus.IDLE, status_at=at(61.0))
     answer = why([PROMPT, call(20.0, "make test")], 205.0, presence)
-    assert answer.sentence == "its last turn was cut off 3 min ago, ready for a prompt"
-    assert answer.command_text.startswith("its last turn was cut off: it waits for a prompt")
+    assert answer.sentence == "its last turn stopped midway 3 min ago, ready for a prompt"
+    assert answer.command_text.startswith("its last turn stopped midway: it waits for a prompt")
     in_its_pane = why([PROMPT, call(20.0, "make test")], 205.0, in_pane(presence))
-    assert in_its_pane.command_text == "its last turn was cut off; go to its pane to prompt it"
+    assert in_its_pane.command_text == "its last turn stopped midway; go to its pane to prompt it"
 
 
 def test_an_idle_client_whose_log_has_no_end_of_its_turn_is_not_called_done() -> None:

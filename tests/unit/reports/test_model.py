@@ -133,7 +133,7 @@ def test_a_turn_that_changed_nothing_says_so() -> None:
     assert bare.totals.unchanged == 1
     said = "\n".join(report_lines(bare, "", house.clock.now().wall))
     assert "finished without changes in its folder" in said
-    assert "1 finished (1 without changes)" in said
+    assert "1 finished a turn (1 without changes)" in said
     busy = reported(
         house, ScriptedFolders(done=GitChanges("/home/me/done", changed_files=3, touched_files=1))
     )
@@ -385,7 +385,7 @@ def test_the_report_reads_like_this() -> None:
     report = reported(house, ScriptedFolders(done=folder), events=(SpentEvent(START_WALL, 11_000, 400),))
     now = house.clock.now().wall
     assert list(report_lines(report, heading(START_WALL, now), now))[1:] == [
-        "  2 need you, 1 finished, 1 died, 0 resumed",
+        "  2 need you, 1 finished a turn, 1 died, 0 resumed",
         "  1 commit, 2 changed files, 3 commits not pushed · 46k tokens",
         "",
         "◆ waiting for you",
@@ -401,10 +401,24 @@ def test_the_report_reads_like_this() -> None:
         "         1 commit, 2 changed files · 3 commits not pushed (5 files) · 11k tokens",
         "           1a2b3c4 Fix the login wakeful: all is well",
         "",
-        "● working",
+        "● running",
         "  works  running · Bash: make test",
         "         11k tokens",
     ]
+
+
+def test_those_that_finished_a_turn_and_are_not_under_finished_are_counted() -> None:
+    """One asks again and has one heading: the figure above says why it is larger than that section."""
+    house = night()
+    house.finish("works")
+    house.clock.advance(60.0)
+    house.work("works")
+    lines = chat_text(reported(house)).splitlines()
+    assert (
+        lines[1]
+        == "2 need you, 2 finished a turn (2 without changes, 1 under other headings), 1 died, 0 resumed"
+    )
+    assert "● running" in lines
 
 
 def test_a_session_has_the_name_of_the_lists() -> None:
@@ -424,7 +438,7 @@ def test_a_chat_gets_it_in_one_message() -> None:
     house = night()
     lines = chat_text(reported(house)).splitlines()
     assert lines[0].startswith("The last ")
-    assert lines[1] == "2 need you, 1 finished (1 without changes), 1 died, 0 resumed"
+    assert lines[1] == "2 need you, 1 finished a turn (1 without changes), 1 died, 0 resumed"
     assert lines[4:6] == ["◆ waiting for you", "asks  asks you · Bash: git push · for 0s"]
     report = reported(house)
     crowded = chat_text(msgspec.structs.replace(report, sessions=report.sessions * 40))

@@ -32,7 +32,7 @@ def test_who_needs_a_person_stands_first() -> None:
     """The order of `wakeful ls`; no session is counted twice."""
     _, model = furnished()
     assert names(model) == ["asking", "failed", "killed", "working", "done"]
-    assert (model.counts(), model.older) == ("3 need you, 1 prompting, 1 idle", 2)
+    assert (model.counts(), model.older) == ("3 need you, 1 running, 1 idle", 2)
 
 
 def test_a_change_moves_its_row_and_an_old_one_does_not() -> None:
@@ -52,7 +52,10 @@ def test_the_next_one_who_needs_somebody_comes_round_again() -> None:
     """From anywhere the first, from the last the first again; none if no session needs a person."""
     _, model = furnished()
     assert [model.next_needing_person(place) for place in (0, 1, 2, 4)] == [1, 2, 0, 0]
+    model.filter("running")
+    assert names(model) == ["working"]
     model.filter("prompting")
+    assert names(model) == ["working"]
     assert model.next_needing_person(0) is None
 
 
@@ -60,7 +63,7 @@ def test_every_word_of_the_filter_must_stand_somewhere() -> None:
     """In the id, the project, the state or what it does; counts are of all."""
     _, model = furnished()
     model.filter("BANK  error")
-    assert (names(model), model.counts()) == (["failed"], "3 need you, 1 prompting, 1 idle")
+    assert (names(model), model.counts()) == (["failed"], "3 need you, 1 running, 1 idle")
     assert model.row_number(subject("failed").id) == 0
     assert model.row_number(subject("done").id) is None
     model.filter("")
@@ -80,7 +83,7 @@ def test_a_session_that_is_gone_leaves_the_list() -> None:
     model.remove(gone)
     model.remove(gone)
     assert names(model) == ["asking", "killed", "working", "done"]
-    assert (model.counts(), model.row_number(gone)) == ("2 need you, 1 prompting, 1 idle", None)
+    assert (model.counts(), model.row_number(gone)) == ("2 need you, 1 running, 1 idle", None)
 
 
 def test_letter_by_letter_is_the_same_as_at_once() -> None:

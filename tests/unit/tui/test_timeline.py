@@ -32,7 +32,7 @@ def test_an_hour_is_drawn_by_what_was_true_in_it() -> None:
     cells = "".join(text for text, _ in strip[1:])
     quarter = CELLS_MAX // 4
     assert cells == " " * quarter + "▂" * quarter + "▄" * quarter + "█" * quarter
-    assert [text.strip() for text, _ in legend[1:]] == ["▄ working 15m", "▂ idle 15m", "█ dead 15m"]
+    assert [text.strip() for text, _ in legend[1:]] == ["▄ running 15m", "▂ idle 15m", "█ dead 15m"]
 
 
 def test_a_long_life_is_drawn_over_more_hours() -> None:
@@ -60,7 +60,7 @@ def test_work_is_parted_into_model_and_tools() -> None:
         == "▄" * quarter + "▅" * quarter + "▃" * quarter + "▅" * quarter
     )
     assert [text.strip() for text, _ in legend[1:]] == [
-        "▄ working 15m",
+        "▄ running 15m",
         "▃ waiting for the model 15m",
         "▅ running a tool 30m",
     ]
@@ -71,7 +71,7 @@ def test_a_call_that_was_cut_off_is_not_drawn_as_if_it_had_run() -> None:
     calls = CallList((ran(30, None, CallEnd.CUT_OFF),), iso(NOW - 3600))
     _, legend = timeline_lines(SessionHistory([moved(60, "prompting")], calls), NOW)
     assert [text.strip() for text, _ in legend[1:]] == [
-        "▄ working 30m",
+        "▄ running 30m",
         "▃ waiting for the model 30m",
     ]
 

@@ -26,6 +26,7 @@ from wakeful.core.ids import SessionId
 from wakeful.core.text import plain
 from wakeful.judging.findings import State, WaitKind
 from wakeful.judging.session_record import SessionRecord
+from wakeful.judging.state_words import state_text
 from wakeful.views.records import ConversationPart, MessageRecord
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class ConversationPrinter:
             return
         from wakeful.cli.format.conversation import note_line  # noqa: PLC0415 - not for JSON
 
-        words = " · ".join(each for each in (record.state, activity_text(record)) if each)
+        words = " · ".join(each for each in (state_text(record.state), activity_text(record)) if each)
         style = "needs-you" if needs_you(record) else "quiet"
         self._print_line(note_line(record.updated_at, words, style, self._layout()))
         sys.stdout.flush()

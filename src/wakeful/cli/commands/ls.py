@@ -2,14 +2,14 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import click
 
 from wakeful.alerts.mute_pause_model import pause_lines
 from wakeful.cli.format.sessions import counts_text, decode_sessions, left_out_lines, session_rows
-from wakeful.cli.options import json_option
+from wakeful.cli.options import PlainChoice, json_option
 from wakeful.cli.output import print_json, print_line, print_line_now, wall_now
 from wakeful.cli.read import DaemonReader, SessionReader, read
 from wakeful.cli.table import print_rows
@@ -17,6 +17,7 @@ from wakeful.client.client import DaemonClient, decode_body, own_daemon
 from wakeful.config.paths import StatePaths
 from wakeful.judging.findings import Health, State
 from wakeful.judging.session_record import SessionRecord
+from wakeful.judging.state_words import HEALTH_WORDS, STATE_WORDS, state_text
 from wakeful.views.records import Overview, SessionList
 
 # The daemon gives 10,000 records at once.
@@ -27,12 +28,8 @@ NO_SESSIONS: Final = "No agent sessions in the last 24 hours. Start claude or co
 @click.command(epilog="Example: wakeful ls --health dead")
 @click.option("--all", "everything", is_flag=True, help="Also list older sessions.")
 @click.option("--project", metavar="P", help="Only sessions of this project.")
-@click.option(
-    "--health", type=click.Choice([each.value for each in Health]), help="Only sessions with this health."
-)
-@click.option(
-    "--state", type=click.Choice([each.value for each in State]), help="Only sessions in this state."
-)
+@click.option("--health", type=PlainChoice(Health, HEALTH_WORDS), help="Only sessions with this health.")
+@click.option("--state", type=PlainChoice(State, STATE_WORDS), help="Only sessions in this state.")
 @click.option("--watch", is_flag=True, help="Show the list again whenever a session changes.")
 @json_option
 def ls(
@@ -62,7 +59,9 @@ def ls(
 def _print_list(page: SessionList, last_lines: list[str], *, filtered: bool) -> None:
     for line in pause_lines(page.paused):
         print_line(line)
-    last_lines = footer(page.sessions, page.older, filtered=filtered) + last_lines
+    # Scripts read the values of JSON, as in the table above it.
+    word_of = state_text if sys.stdout.isatty() else str
+    last_lines = footer(page.sessions, page.older, filtered=filtered, word_of=word_of) + last_lines
     print_rows(session_rows(page.sessions, wall_now()), last_lines)
 
 
@@ -115,8 +114,14 @@ def _pages(reader: SessionReader, filters: dict[str, str]) -> Iterator[SessionLi
         filters = {**filters, "cursor": page.next_cursor}
 
 
-def footer(records: list[SessionRecord], older: int, *, filtered: bool) -> list[str]:
+def footer(
+    records: list[SessionRecord],
+    older: int,
+    *,
+    filtered: bool,
+    word_of: Callable[[State], str] = state_text,
+) -> list[str]:
     """The last lines: counts by state, and how many sessions are folded."""
     none = "No matching sessions." if filtered else NO_SESSIONS
     folded = [f"{older:,} older: wakeful ls --all"] if older else []
-    return [counts_text(records) or none, *folded]
+    return [counts_text(records, word_of) or none, *folded]

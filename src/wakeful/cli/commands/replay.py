@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ from wakeful.config.load import Document, combine, read_file
 from wakeful.config.schema import KEYS
 from wakeful.core.durations import age
 from wakeful.core.errors import OperatorError
+from wakeful.judging.state_words import health_text, state_text
 from wakeful.judging.thresholds import Policy
 from wakeful.replay.engine import Replay
 from wakeful.replay.report import (
@@ -48,8 +50,9 @@ def report_lines(report: ReplayReport) -> Iterator[str]:
 
 def _session_lines(session: ReplaySessionReport) -> Iterator[str]:
     codes = ", ".join(finding.code for finding in session.findings)
-    verdict = f"{session.health}: {codes}" if codes else session.health
-    yield f"{session.id}  {verdict}  ({session.state}, {session.project}, {count_text(session.events, 'event')})"
+    health = health_text(session.health)
+    verdict = f"{health}: {codes}" if codes else health
+    yield f"{session.id}  {verdict}  ({state_text(session.state)}, {session.project}, {count_text(session.events, 'event')})"
     for episode in session.episodes:
         yield f"  {_episode_line(episode)}"
 
@@ -61,7 +64,7 @@ def _episode_line(episode: EpisodeReport) -> str:
 
 
 def _total_lines(summary: ReplaySummary) -> Iterator[str]:
-    said = _counts_text(summary.health) or "nothing to judge"
+    said = _health_counts_text(summary.health) or "nothing to judge"
     yield f"{count_text(summary.sessions, 'session')}, {count_text(summary.events, 'event')}: {said}"
     for code, count in summary.codes.items():
         yield f"{code}: {count_text(count.episodes, 'episode')} in {count_text(count.sessions, 'session')}"
@@ -75,6 +78,13 @@ def count_text(count: int, word: str) -> str:
 
 def _counts_text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counts.items())
+
+
+def _health_counts_text(counts: Mapping[str, int]) -> str:
+    words: Counter[str] = Counter()
+    for health, count in counts.items():
+        words[health_text(health)] += count
+    return _counts_text(words)
 
 
 def _case_lines(cases: CasesReport, sessions: Sequence[ReplaySessionReport]) -> Iterator[str]:
@@ -102,11 +112,11 @@ def comparison_lines(comparison: Comparison, names: tuple[str, str]) -> Iterator
     yield f"{len(comparison.differences):,} of {comparison.sessions:,} sessions judged differently"
     for name, summary in zip(names, (comparison.first, comparison.second), strict=True):
         codes = {code: count.episodes for code, count in summary.codes.items()}
-        yield f"{name}: {_counts_text(summary.health)}; episodes: {_counts_text(codes) or 'none'}"
+        yield f"{name}: {_health_counts_text(summary.health)}; episodes: {_counts_text(codes) or 'none'}"
 
 
 def _difference_lines(difference: Difference, names: tuple[str, str]) -> Iterator[str]:
-    first, second = difference.health
+    first, second = map(health_text, difference.health)
     yield f"{difference.id}  {first}" if first == second else f"{difference.id}  {first} / {second}"
     for name, episodes in zip(names, (difference.only_first, difference.only_second), strict=True):
         for episode in episodes:

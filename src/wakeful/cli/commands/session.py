@@ -14,7 +14,7 @@ import click
 
 from wakeful.cli.app import CommandEntry, LazyGroup
 from wakeful.cli.format.sessions import ending_lines, record_lines, saved_case_lines
-from wakeful.cli.options import json_option, session_argument
+from wakeful.cli.options import PlainChoice, json_option, session_argument
 from wakeful.cli.output import print_answer
 from wakeful.cli.read import read
 from wakeful.client.client import ANSWER_SECONDS_MAX, DaemonAnswer, own_daemon
@@ -22,6 +22,8 @@ from wakeful.core.decoding import decode_json
 from wakeful.core.durations import parse_duration
 from wakeful.core.errors import BadSessionId
 from wakeful.core.ids import SessionId, parse_session_id
+from wakeful.judging.findings import State
+from wakeful.judging.state_words import STATE_WORDS
 
 _MODULE: Final = "wakeful.cli.commands.session"
 _CONTROL_MODULE: Final = "wakeful.cli.commands.session_control"
@@ -63,6 +65,7 @@ ANCESTORS_MAX: Final = 64
 # The longest single request; longer waits are made of several.
 WAIT_SECONDS_MAX: Final = 3600.0
 TIMED_OUT_EXIT_CODE: Final = 3
+_AWAITED: Final = (State.IDLE, State.WAITING, State.STOPPED, State.PROMPTING)
 
 
 @click.command(cls=LazyGroup, entries=COMMANDS, epilog="Example: wakeful session health 3f2a91bc --json")
@@ -159,7 +162,7 @@ def own(*, as_json: bool) -> int:
 
 @click.command(epilog="Example: wakeful session wait 3f2a91bc --until idle --timeout 10m")
 @session_argument
-@click.option("--until", type=click.Choice(["idle", "waiting", "stopped"]), required=True)
+@click.option("--until", type=PlainChoice(_AWAITED, STATE_WORDS), required=True)
 @click.option("--timeout", metavar="TIME", help="Like 30s, 10m or 2h. Default: no limit.")
 @json_option
 def wait(*, session_id: SessionId, until: str, timeout: str | None, as_json: bool) -> int:

@@ -25,6 +25,7 @@ from wakeful.client.client import DaemonClient, decode_body
 from wakeful.core.errors import WorldError
 from wakeful.judging.findings import State
 from wakeful.judging.session_record import SessionRecord
+from wakeful.judging.state_words import health_text
 from wakeful.views.records import FEED_URL, FeedMessage
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ def _print_progress(words: str) -> None:
 
 def _print_summary(environment: DemoEnvironment, table: DemoTable) -> None:
     verdicts = Counter(
-        line.record.findings[0].code if line.record.findings else line.record.health
+        line.record.findings[0].code if line.record.findings else health_text(line.record.health)
         for line in table.rows
         if line.record is not None
     )

@@ -20,6 +20,7 @@ from wakeful.cli.output import print_line, wall_now
 from wakeful.core.text import plain
 from wakeful.judging.findings import Attention, Health, State
 from wakeful.judging.session_record import SessionRecord
+from wakeful.judging.state_words import state_column_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,7 +56,11 @@ class DemoRow(Struct):
 
     @property
     def verdict_text(self) -> str:
-        return f"{self.record.state} {verdict_text(self.record)}" if self.record is not None else ""
+        return (
+            f"{state_column_text(self.record.state)} {verdict_text(self.record)}"
+            if self.record is not None
+            else ""
+        )
 
 
 class DemoTable:
@@ -132,7 +137,7 @@ class LiveScreen:
         shown = _text(
             (f"{mark} ", style),
             (line.name.ljust(_NAME_CELLS), "bold"),
-            (record.state.ljust(_STATE_CELLS), ""),
+            (state_column_text(record.state).ljust(_STATE_CELLS), ""),
             (verdict_text(record), "reverse" if fresh else style),
         )
         shown.pad_right(_VERDICT_END_CELLS - shown.cell_len)

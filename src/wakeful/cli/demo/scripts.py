@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from wakeful.judging.findings import Attention, FindingCode, State, WaitKind
 from wakeful.judging.session_record import FindingRecord, SessionRecord, WaitRecord
+from wakeful.judging.state_words import health_text
 from wakeful.judging.wording import call_text
 
 # At this length nothing is sped up, except 20 seconds of silence instead of ten minutes.
@@ -107,9 +108,10 @@ def _dying_steps(pace: float) -> list[Mapping[str, Any]]:
 
 def verdict_text(record: SessionRecord) -> str:
     """Health, and why: the code of the finding, or that a person is needed."""
+    health = health_text(record.health)
     if record.findings:
-        return f"{record.health} · {record.findings[0].code}"
-    return f"{record.health} · needs you" if record.attention is Attention.PERSON else record.health
+        return f"{health} · {record.findings[0].code}"
+    return f"{health} · needs you" if record.attention is Attention.PERSON else health
 
 
 def activity_text(record: SessionRecord) -> str:

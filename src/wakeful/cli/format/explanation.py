@@ -16,6 +16,7 @@ from wakeful.judging.available_actions import ActionName
 from wakeful.judging.explanation import Explanation, LevelState
 from wakeful.judging.findings import Health
 from wakeful.judging.resume_command import command_line
+from wakeful.judging.state_words import state_health_text
 from wakeful.judging.wording import call_text
 
 Line = tuple[tuple[str, str], ...]
@@ -144,7 +145,7 @@ def why_lines(explanation: Explanation) -> Iterator[Line]:
     yield ((explanation.sentence, HEALTH_STYLES[explanation.health]),)
     yield (
         (
-            f"{explanation.state}, {explanation.health} · rules {explanation.rule_version} · judged {explanation.judged_at}",
+            f"{state_health_text(explanation.state, explanation.health)} · rules {explanation.rule_version} · judged {explanation.judged_at}",
             "quiet",
         ),
     )

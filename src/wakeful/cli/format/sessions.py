@@ -5,7 +5,7 @@ JSON, in the same order and with the same names.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -21,6 +21,7 @@ from wakeful.core.text import plain
 from wakeful.judging.findings import NEEDS_YOU, Attention, FindingCode, Health, State, WaitKind
 from wakeful.judging.resume_command import command_line
 from wakeful.judging.session_record import SessionRecord, WaitRecord
+from wakeful.judging.state_words import health_text, state_column_text, state_health_text, state_text
 from wakeful.judging.waits import PROBABLY_ASKS
 from wakeful.judging.wording import call_text
 from wakeful.reports.model import needs_you_text
@@ -90,11 +91,11 @@ def needs_you(record: SessionRecord) -> bool:
     return record.attention in NEEDS_YOU
 
 
-def counts_text(records: Sequence[SessionRecord]) -> str:
-    """`2 need you, 3 prompting, 1 idle`; each session counts once."""
+def counts_text(records: Sequence[SessionRecord], word_of: Callable[[State], str] = state_text) -> str:
+    """`2 need you, 3 running, 1 idle`; each session counts once."""
     counts = Counter(None if needs_you(record) else record.state for record in records)
     parts = [needs_you_text(counts[None])] if counts[None] else []
-    return ", ".join([*parts, *(f"{counts[state]} {state}" for state in _STATES if counts[state])])
+    return ", ".join([*parts, *(f"{counts[state]:,} {word_of(state)}" for state in _STATES if counts[state])])
 
 
 def short_ids(records: Sequence[SessionRecord]) -> dict[str, str]:
@@ -108,7 +109,7 @@ def match_lines(records: Sequence[SessionRecord]) -> list[str]:
     rows = [
         (
             plain(each.short_name or each.name or each.agent or each.project) or ids[each.id],
-            f"{each.state}, {each.health}",
+            state_health_text(each.state, each.health),
             plain(each.project) or "-",
             ids[each.id],
         )
@@ -132,12 +133,18 @@ def row_of(record: SessionRecord, now_wall: float) -> SessionTableRow:
     return SessionTableRow(
         tone=_tone(record),
         record=record,
-        word=record.health if record.health in {Health.DEAD, Health.STALE} else record.state,
+        word=_row_word(record),
         age=age(now_wall - since) if since is not None else "-",
         project=plain(record.project) or "-",
         managed=record.managed,
         doing=plain(_countdown(record, now_wall) or activity_text(record)),
     )
+
+
+def _row_word(record: SessionRecord) -> str:
+    if record.health in {Health.DEAD, Health.STALE}:
+        return health_text(record.health)
+    return state_column_text(record.state)
 
 
 def _tone(record: SessionRecord) -> RowTone:
@@ -207,12 +214,12 @@ def record_lines(body: bytes) -> list[str]:
 def ending_lines(body: bytes) -> list[str]:
     answer = decode_json(body, dict[str, Any])
     ending, session = answer["ending"].replace("_", " "), answer["session"]
-    return [plain(f"{ending}: {session['id']} is {session['state']}, {session['health']}")]
+    return [plain(f"{ending}: {session['id']} is {state_health_text(session['state'], session['health'])}")]
 
 
 def saved_case_lines(body: bytes) -> list[str]:
     case = decode_json(body, dict[str, Any])
-    said = ", ".join(case["verdict"]["findings"]) or case["verdict"]["health"]
+    said = ", ".join(case["verdict"]["findings"]) or health_text(case["verdict"]["health"])
     return [
         plain(f"saved {case['id']} with {case['events']} events; verdict {said}, expected {case['expect']}"),
         plain(f"judge it again: wakeful replay {case['path']}"),
