@@ -19,6 +19,7 @@ from support.hostile_texts import HOSTILE_TEXTS
 from support.supervisor_fixture import BOOT, HttpFixture, open_http_fixture, subject
 from wakeful.agents.model import AgentObservation
 from wakeful.checkpoints.model import Checkpoint, CheckpointChoice, CheckpointKind, ChoiceName
+from wakeful.control.driver import PermissionQuestion
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.process import Process, ProcessState
 from wakeful.healing.plan import HealingRules
@@ -178,7 +179,8 @@ def test_what_a_managed_session_asks_is_answered(
     doors.call(lambda: clinic.ask("a", "Bash: touch x"))
     expect(page.locator("#session-actions button").first).to_have_text("Allow")
     page.locator("[data-action=allow]").click()
-    expect(page.get_by_role("dialog")).to_contain_text("Bash: touch x. The agent makes this call once.")
+    expect(page.get_by_role("dialog").locator("pre.untrusted")).to_have_text("Bash: touch x")
+    expect(page.get_by_role("dialog")).to_contain_text("The agent makes this call once.")
     expect(page.get_by_role("dialog")).to_contain_text("wakeful answer shop allow --question q1")
     page.keyboard.press("Escape")
     expect(act(page, "deny", "Deny")).to_have_attribute("data-outcome", "done")
@@ -703,6 +705,7 @@ def test_two_hundred_hostile_texts_stay_text(
             page.get_by_role("button", name="Show 143 older").click()
             expect(page.locator("#session-log .call")).to_have_count(202)
             assert page.evaluate(INTRUDERS) == []
+    _try_conversation(doors, clinic, page)
     assert page.evaluate("[window.owned, document.title.includes('owned'), window.broken]") == [
         None,
         False,
@@ -710,6 +713,25 @@ def test_two_hundred_hostile_texts_stay_text(
     ]
     assert not troubles
     assert all(url.startswith(doors.url) for url in asked)
+
+
+def _try_conversation(doors: HttpFixture, clinic: HealingFixture, page: Page) -> None:
+    """One of nothing else, its dialogs and its prompt box; no text answers or sends anything."""
+    doors.run(clinic.hands.adopt("h001"))
+    doors.call(clinic.settle)
+    for text in HOSTILE_TEXTS[::10]:
+        clinic.living.question = PermissionQuestion("q1", text, text)
+        page.goto(f"{doors.url}/?session=claude-h001")
+        page.locator("[data-action=allow]").click()
+        expect(page.get_by_role("dialog").locator("pre.untrusted")).to_contain_text("owned")
+        assert page.evaluate(INTRUDERS) == [], text
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Show 142 older").click()
+    expect(page.locator("#session-log .text")).to_have_count(200)
+    assert page.evaluate(INTRUDERS) == []
+    expect(page.locator("#prompt")).to_be_visible()
+    assert {act for act, _ in clinic.living.asked} == {"questions"}
+    assert clinic.living.prompts == []
 
 
 @pytest.mark.parametrize("may_act", [True, False])

@@ -174,7 +174,7 @@ def scene(daemon: RunningDaemon, tmp_path: Path) -> Iterator[Scene]:
 
 
 def test_a_child_finds_no_secret_however_it_came_to_life(scene: Scene, redteam: Redteam) -> None:
-    """Started, healed, resumed, healed by the next daemon, in a terminal, by the hub; and hook, gh and tmux."""
+    """Started, healed, adopted, resumed, healed by the next daemon, in a terminal, by the hub; and hook, gh and tmux."""
     daemon, house = scene.daemon, scene.house
     scene.up()
     daemon.end()
@@ -189,6 +189,12 @@ def test_a_child_finds_no_secret_however_it_came_to_life(scene: Scene, redteam: 
     healed = daemon.pid_of(headless, unlike=started)
     scene.try_process(redteam, "healed", healed)
     assert "PASSED_ON=passed-by-pattern" in environ_of(healed)
+    adopted = daemon.run("run", "--json", "--headless", "--prompt", "hang", "--", "claude").json["session_id"]
+    for words in (("release", adopted), ("adopt", adopted)):
+        assert daemon.run("session", *words).exit_code == 0
+    before = daemon.pid_of(adopted)
+    os.kill(before, signal.SIGKILL)
+    scene.try_process(redteam, "adopted, then healed", daemon.pid_of(adopted, unlike=before))
     daemon.run("session", "wait", headless, "--until", "idle", "--timeout", "30s")
     os.kill(healed, signal.SIGKILL)
     wait_for(lambda: proc.identify_or_none(healed) is None or None, "its end")

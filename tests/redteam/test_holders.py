@@ -57,14 +57,22 @@ def known(pid: int) -> Process:
     return wait_for(lambda: proc.identify(pid), f"process {pid}")
 
 
-def forge(config: Path, pid: int, cwd: Path, *, ago_seconds: float = 0.0) -> str:
+# What a forged entry says of the start of its process, beside the true one in clock ticks.
+STARTS = {"right start time": 0, "wrong start time": 7, "no start time": None}
+
+
+def forge(config: Path, pid: int, cwd: Path, *, ago_seconds: float = 0.0, start: int | None = 0) -> str:
     """A conversation in the middle of a turn whose registry entry names this process."""
     conversation = str(uuid4())
     at = time.time() - ago_seconds
     claude_transcripts.write(
         config, conversation, claude_transcripts.prompt(at, conversation) | {"cwd": str(cwd)}
     )
-    claude_transcripts.register(config, conversation, pid, "busy", cwd=str(cwd))
+    path = claude_transcripts.register(config, conversation, pid, "busy", cwd=str(cwd))
+    if start != 0:
+        entry = json.loads(path.read_text())
+        true = int(entry.pop("procStart"))
+        path.write_text(json.dumps(entry if start is None else {**entry, "procStart": str(true + start)}))
     return conversation
 
 
@@ -178,8 +186,9 @@ def holder_of(daemon: RunningDaemon, session_id: str) -> int | None:
     return next(iter(pids), None)
 
 
+@pytest.mark.parametrize("first_start", STARTS.values(), ids=STARTS)
 def test_in_mode_all_a_forged_entry_ends_no_process(
-    daemon: RunningDaemon, tmp_path: Path, redteam: Redteam
+    daemon: RunningDaemon, tmp_path: Path, redteam: Redteam, first_start: int | None
 ) -> None:
     """Sessions that were silent for long, each said to be held by a process that is no client: none is signalled."""
     config = daemon.home / "claude"
@@ -191,16 +200,22 @@ def test_in_mode_all_a_forged_entry_ends_no_process(
         WAKEFUL_HEAL__PACE_SECONDS="0.1",
     )
     with ExitStack() as stack:
-        victims = [stack.enter_context(running("sleep", "1000")) for _ in range(3)]
-        sessions = [f"claude-{forge(config, each.pid, tmp_path, ago_seconds=100)}" for each in victims]
+        foreign = {name: stack.enter_context(running("sleep", "1000")) for name in STARTS}
+        victims = [(f"any program, {name}", each.pid, STARTS[name]) for name, each in foreign.items()]
+        victims.append(("the first process", 1, first_start))
+        sessions = {
+            what: (pid, f"claude-{forge(config, pid, tmp_path, ago_seconds=100, start=start)}")
+            for what, pid, start in victims
+        }
         daemon.up()
         real = stack.enter_context(stand_in(tmp_path / "bin"))
         truly = f"claude-{forge(config, real.pid, tmp_path, ago_seconds=100)}"
         # The real one is ended, so that the daemon has come to act; the forged ones are not.
         wait_for(lambda: real.poll() is not None or None, f"end of the silent client of {truly}")
         time.sleep(2)
-        for session_id, victim in zip(sessions, victims, strict=True):
-            redteam.attack(SIGNALS, f"{session_id} in mode all", held=victim.poll() is None)
+        for what, (pid, session_id) in sessions.items():
+            redteam.attack(SIGNALS, f"{what} in mode all", held=_lives(pid))
+            redteam.attack(FORGED, f"{what} in mode all", held=holder_of(daemon, session_id) != pid)
 
 
 def hosting(process: Process, session_id: str = "", **known: object) -> ManagedSession:

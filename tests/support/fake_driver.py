@@ -34,6 +34,7 @@ class ScriptedDriver:
         self.environ: Mapping[str, str] | None = None
         self.names_itself: SessionId | None = None
         self.lost = False
+        self.question = PermissionQuestion("q1", "Bash", "touch x")
         self.before: Callable[[], None] = lambda: None
         # Runs between the begin and the end of a start.
         self.settled: Callable[[], Awaitable[None]] = _at_once
@@ -78,7 +79,7 @@ class ScriptedDriver:
 
     async def questions(self, hosting: ManagedSession) -> tuple[PermissionQuestion, ...]:
         self._do("questions", hosting)
-        return (PermissionQuestion("q1", "Bash", "touch x"),)
+        return (self.question,)
 
     async def answer(self, hosting: ManagedSession, question_id: str, reply: PermissionReply) -> ActionResult:
         return self._do(f"answer {question_id} {reply}", hosting)

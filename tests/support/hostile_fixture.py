@@ -22,6 +22,8 @@ from wakeful.judging.events import (
     LogOpened,
     Prompted,
     QuestionAsked,
+    Said,
+    Speaker,
     TurnFailed,
 )
 
@@ -43,8 +45,16 @@ def speak(clinic: HealingFixture, number: int, text: str) -> None:
             each for number, said in enumerate(HOSTILE_TEXTS) for each in called(at, f"all {number}", said)
         ]
     last = QuestionAsked(at, text) if number % 2 else TurnFailed(at, Failure.REQUEST, text)
-    clinic.log[subject(name).id] = [*events, last]
+    clinic.log[subject(name).id] = [*events, *spoken(at), last] if number == 1 else [*events, last]
     clinic.supervisor.on_events(subject(name), [*events, last], live=True)
+
+
+def spoken(at: float) -> list[Said]:
+    """All of the texts, by every speaker in turn; only the log has them."""
+    speakers = list(Speaker)
+    return [
+        Said(at, speakers[each % len(speakers)], text.encode()) for each, text in enumerate(HOSTILE_TEXTS)
+    ]
 
 
 def called(at: float, call: str, text: str) -> tuple[CallStarted, CallEnded]:

@@ -1,6 +1,9 @@
 """The figures of the bench: what counts as reached, what the gate lets pass, how a row reads."""
 
+from pathlib import Path
+
 import pytest
+from bench import redteam
 from bench.figures import GATE_SLACK, Figure, markdown, milliseconds, percentile, shown, table
 
 
@@ -59,3 +62,9 @@ def test_a_row_shows_figure_target_verdict_and_what_ran() -> None:
     figure = Figure("HTTP", "ours 10 ms, theirs 50 ms", 5.0, 4.0, at_least=True)
     for text in (table([figure]), markdown([figure])):
         assert all(part in text for part in ("HTTP", "5 x", "≥ 4 x", "reached", "ours 10 ms, theirs 50 ms"))
+
+
+def test_every_file_of_attacks_runs_and_the_longest_start_first() -> None:
+    found = [Path(each).name for each in redteam.files()]
+    assert sorted(found) == sorted(path.name for path in (redteam.ROOT / "tests/redteam").glob("test_*.py"))
+    assert tuple(found[: len(redteam.LONGEST)]) == redteam.LONGEST

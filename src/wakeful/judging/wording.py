@@ -18,7 +18,7 @@ _SUBJECT_KEYS: Final = (
     *("command", "cmd", "file_path", "path", "pattern", "query", "url"),
     *("description", "prompt", "question", "questions"),
 )
-_CUT_SUBJECT: Final = re.compile(rf'"(?:{"|".join(_SUBJECT_KEYS)})"\s*:\s*\[?"((?:[^"\\]|\\.)*)')
+_CUT_SUBJECTS: Final = tuple(re.compile(rf'"{key}"\s*:\s*\[?"((?:[^"\\]|\\.)*)') for key in _SUBJECT_KEYS)
 # The message of an error, at any depth.
 _MESSAGE: Final = re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)+)')
 # A text, or a list of parts that begins with one; it may be cut anywhere.
@@ -33,10 +33,23 @@ def call_subject(arguments: str) -> str:
         decoded = decode_json(arguments, dict[str, Any])
     except msgspec.DecodeError:
         # Records contain only the beginning of a long input.
-        found = _CUT_SUBJECT.search(arguments)
-        return plain(found[1]) if found else ""
+        found = next(filter(None, (each.search(arguments) for each in _CUT_SUBJECTS)), None)
+        return plain(found[1]) if found is not None else ""
     value = next((decoded[key] for key in _SUBJECT_KEYS if key in decoded), "")
     return plain(" ".join(map(_part, value)) if isinstance(value, list) else str(value))
+
+
+def subject_first(arguments: bytes) -> str:
+    """A call's JSON input with its subject first: where the end is cut, no other part may stand for the call."""
+    text = arguments.decode("utf-8", "replace")
+    try:
+        decoded = decode_json(text, dict[str, Any])
+    except msgspec.DecodeError:
+        return text
+    subject = next((key for key in _SUBJECT_KEYS if key in decoded), None)
+    if subject is None or subject == next(iter(decoded)):
+        return text
+    return msgspec.json.encode({subject: decoded[subject]} | decoded).decode()
 
 
 def _part(value: Any) -> str:

@@ -22,6 +22,7 @@ from wakeful.core.redaction import redact
 from wakeful.judging import events as e
 from wakeful.judging.events import CallKind
 from wakeful.judging.questions import question_in
+from wakeful.judging.wording import subject_first
 from wakeful.sources.log_file import AROUND, rescue
 
 MALFORMED: Final = e.LineMalformed(0.0, "not a JSON object")
@@ -114,7 +115,7 @@ def asked_call(tool: str, given: Raw) -> str:
 
     The client's description is no part of it, because the model writes that.
     """
-    words = redact(bytes(given).decode("utf-8", "replace"))
+    words = redact(subject_first(bytes(given)))
     return f"{tool} {words}" if len(words) > len("{}") and words[0] == "{" else tool
 
 

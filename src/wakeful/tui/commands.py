@@ -170,14 +170,9 @@ def prompt_request(record: SessionRecord, text: str) -> ActionRequest:
 
 
 def question_text(question: PermissionQuestion) -> str:
-    """What would run, by its arguments: the words before them are the agent's description of it."""
-    _, brace, arguments = question.untrusted.partition("{")
-    return plain(
-        call_text(
-            f"{question.tool} {brace}{arguments}" if brace else f"{question.tool} {question.untrusted}"
-        ),
-        300,
-    )
+    """What would run. Only a call that begins as one is read as one: an agent may quote another in its words."""
+    text = f"{question.tool} {question.untrusted}"
+    return plain(call_text(text) if question.untrusted.startswith("{") else text, 300)
 
 
 def answer_request(record: SessionRecord, question_id: str, reply: str) -> ActionRequest:

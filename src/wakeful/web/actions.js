@@ -70,7 +70,8 @@ function reply(record, question, name, label) {
     name, label, grave: name === "allow", title: `${label} it?`, reason: "",
     argv: [...ours("answer", record), name, "--question", question.id],
     path: `/api/sessions/${encodeURIComponent(record.id)}/answer`,
-    consequence: `${aboutCall(question.tool, question.untrusted) ?? `${question.tool}: ${question.untrusted}`}. ${consequence}`,
+    quoted: aboutCall(question.tool, question.untrusted) ?? `${question.tool}: ${question.untrusted}`,
+    consequence,
     body: () => ({ question_id: question.id, reply: name }),
   };
 }

@@ -3,8 +3,8 @@
 import { button, byId, command, element, holding, spoken } from "/dom.js";
 
 /**
- * Ask before an order. `order`: {title, consequence, argv, label, fields, spell(values), give(values)}; `give` answers {ok, body},
- * and `spell` is the command with what the fields say.
+ * Ask before an order. `order`: {title, quoted, consequence, argv, label, fields, spell(values), give(values)}; `give` answers
+ * {ok, body}, `spell` is the command with what the fields say, and `quoted` is text of an agent, kept apart from Wakeful's.
  * Returns once the dialog is closed.
  */
 export function confirmed(order) {
@@ -18,10 +18,10 @@ export function confirmed(order) {
   return new Promise((done) => dialog.addEventListener("close", done, { once: true }));
 }
 
-function parts({ title, consequence, argv, fields = [], spell = () => argv }) {
+function parts({ title, quoted, consequence, argv, fields = [], spell = () => argv }) {
   const heading = element("h2", "", title);
   heading.id = "asking-title";
-  return [heading, holding("p", "", ...spoken(consequence)), ...fields, argv ? sameInTerminal(fields, spell) : null].filter(Boolean);
+  return [heading, quoted ? element("pre", "untrusted", quoted) : null, holding("p", "", ...spoken(consequence)), ...fields, argv ? sameInTerminal(fields, spell) : null].filter(Boolean);
 }
 
 function sameInTerminal(fields, spell) {

@@ -5,8 +5,8 @@ const STATES = ["waiting", "prompting", "starting", "stopping", "idle", "detache
 // What a call is about, in the order in which it says most.
 const TELLING = ["command", "cmd", "file_path", "path", "pattern", "query", "url", "description", "prompt", "question"];
 // Records keep the beginning of a long input only, so it need not be whole JSON.
-const TELLING_CUT = new RegExp(`"(?:${TELLING.join("|")})"\\s*:\\s*\\[?"((?:[^"\\\\]|\\\\.)*)`);
-// As `judging/wording.py`: records and addresses keep the values.
+const TELLING_CUT = TELLING.map((key) => new RegExp(`"${key}"\\s*:\\s*\\[?"((?:[^"\\\\]|\\\\.)*)`));
+// As `judging/state_words.py`: records and addresses keep the values.
 const STATE_WORDS = {
   idle: "idle", prompting: "running", waiting: "waiting for you", starting: "starting", stopping: "stopping", stopped: "stopped", detached: "detached",
 };
@@ -122,13 +122,15 @@ export function aboutCall(tool, input) {
   return telling ? `${tool}: ${telling}` : null;
 }
 
+/** Only of what begins as JSON: an agent may quote another call in its words. */
 function tellingOf(text) {
+  if (!text.startsWith("{")) return "";
   try {
     const input = JSON.parse(text);
     const value = input[TELLING.find((key) => key in input)] ?? "";
     return Array.isArray(value) ? value.join(" ") : String(value);
   } catch {
-    return TELLING_CUT.exec(text)?.[1] ?? "";
+    return TELLING_CUT.map((key) => key.exec(text)?.[1]).find(Boolean) ?? "";
   }
 }
 

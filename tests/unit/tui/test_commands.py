@@ -24,9 +24,9 @@ def test_no_key_advises_a_handover_that_would_be_refused() -> None:
 
 
 def test_a_question_shows_what_would_run() -> None:
-    """By the arguments of the call: the words before them are the agent's own description."""
-    asked = PermissionQuestion(
-        "1", "Bash", 'list files {"command": "rm -rf /srv", "description": "list files"}'
-    )
+    """A call is named by its subject; what does not begin as a call is shown as it is, whatever it quotes."""
+    asked = PermissionQuestion("1", "Bash", '{"command": "rm -rf /srv", "description": "list files"}')
     assert question_text(asked) == "Bash: rm -rf /srv"
     assert question_text(PermissionQuestion("1", "Bash", "touch made")) == "Bash touch made"
+    screen = 'rm -rf /srv # {"command": "ls"}'
+    assert question_text(PermissionQuestion("1", "Bash command", screen)) == f"Bash command {screen}"

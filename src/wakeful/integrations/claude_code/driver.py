@@ -48,6 +48,7 @@ from wakeful.integrations.driver_support import (
 )
 from wakeful.judging.resume_command import project_folder
 from wakeful.judging.session_record import safe
+from wakeful.judging.wording import subject_first
 from wakeful.linux import proc
 from wakeful.linux.launch import launch
 from wakeful.storage.base import ActionOutcome
@@ -73,6 +74,11 @@ DENIAL: Final = "A person refused this."
 PING: Final = "mcp_status"
 # The client shortens longer names in its own way, so whether the conversation exists cannot be checked here.
 PROJECT_FOLDER_CHARS_MAX: Final = 200
+
+
+def permission_question(request: PermissionRequest) -> PermissionQuestion:
+    """The call itself: the model also writes a description, which may say anything."""
+    return PermissionQuestion(request.id, request.tool, safe(subject_first(request.input)))
 
 
 class ClaudeDriver:
@@ -243,16 +249,11 @@ class ClaudeDriver:
         return await stop_managed_process(managed, self._folder(managed), TOOL_VARIABLE)
 
     async def questions(self, managed: ManagedSession) -> tuple[PermissionQuestion, ...]:
-        """The permission questions that are open now, oldest first: the client's description and the call itself."""
+        """The permission questions that are open now, oldest first: the calls, without the model's description of them."""
         if self._unreachable(managed) is not None:
             return ()
         async with self._connect(managed) as connection:
-            return tuple(
-                PermissionQuestion(
-                    each.id, each.tool, safe(f"{each.description} {each.input.decode(errors='replace')}")
-                )
-                for each in connection.stream.questions.values()
-            )
+            return tuple(permission_question(each) for each in connection.stream.questions.values())
 
     async def _launch(
         self, request: StartRequest, managed: ManagedSession, on_started: OnStarted

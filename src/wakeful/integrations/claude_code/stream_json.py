@@ -30,11 +30,10 @@ IDLE: Final = "idle"
 
 
 class PermissionRequest(Struct, frozen=True):
-    """A call that waits for a person's permission, with the client's description."""
+    """A call that waits for a person's permission."""
 
     id: str
     tool: str
-    description: str
     input: bytes
 
 
@@ -117,9 +116,8 @@ class StreamState:
 
     def _on_question(self, question_id: str, request: ControlRequest) -> None:
         if len(self.questions) < QUESTIONS_MAX:
-            description = plain(redact(request.description or request.tool_name), TEXT_CHARS_MAX)
             self.questions[question_id] = PermissionRequest(
-                question_id, request.tool_name, description, bytes(request.input)
+                question_id, request.tool_name, bytes(request.input)
             )
 
     def _on_result(self, record: _Line) -> None:
