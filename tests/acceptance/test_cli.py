@@ -148,7 +148,7 @@ def test_an_id_that_is_none_is_never_part_of_a_path(home: Home, view: str, sessi
     (line,) = done.stderr.splitlines()
     assert len(line) < 250
     assert line.isprintable()
-    assert "Invalid session id" in line
+    assert json.loads(line)["code"] == "bad-session-id"
 
 
 def test_an_id_with_a_nul_is_refused_too() -> None:
@@ -315,7 +315,7 @@ def test_lists_exit_0_and_ask_with_their_filters(home: Home) -> None:
         "/api/sessions?include_health=true&all=true&project=a%26health%3Ddead+%23&health=degraded&state=idle"
     )
     assert plain.stdout.splitlines()[-1] == "2,000 older: wakeful ls --all"
-    assert "claude-1  waiting" in plain.stdout
+    assert re.search(r"claude-1 +\S+ +waiting ", plain.stdout)
     assert status.stdout.startswith("mode       managed-only ")
     assert "slow       codex: no watches left" in status.stdout
     assert "asks you · xy" in status.stdout
@@ -380,7 +380,7 @@ def test_wait_ends_as_the_daemon_says(home: Home, exit_code: int) -> None:
     body = b'{"ending":"reached","session":' + RECORD + b"}"
     with home.door({"/api/sessions/claude-1/wait": http(body, exit_code=exit_code)}) as door:
         done = home.run("session", "wait", "claude-1", "--until", "idle", "--timeout", "1s")
-    assert (done.returncode, done.stdout) == (exit_code, "reached: claude-1 is waiting, healthy\n")
+    assert (done.returncode, done.stdout) == (exit_code, "reached: claude-1 is waiting for you, healthy\n")
     assert door.asked[0].target.startswith("/api/sessions/claude-1/wait?until=idle&timeout=")
 
 

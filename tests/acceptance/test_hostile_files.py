@@ -220,8 +220,8 @@ def test_every_request_is_in_the_access_log(daemon: RunningDaemon) -> None:
     [
         (["up", "--port", "abc"], "'abc' is not a whole number. Try"),
         (["demo", "--seconds", "abc"], "'abc' is not a number. Try"),
-        (["session", "wait", "x"], "stopped. Try"),
-        (["session", "health", "a..b"], "no . or - first, no .., at most 200"),
+        (["session", "wait", "x"], "running. Try"),
+        (["session", "health", "a..b"], "No session 'a..b'. List them with"),
         (["session", "health", "x" * 5000], f"Invalid session id '{'x' * 40}…'"),
     ],
 )

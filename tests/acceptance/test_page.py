@@ -67,7 +67,7 @@ def test_a_real_question_is_answered_and_a_turn_stopped_on_the_page(
     page.locator(f'tr[data-id="{session_id}"] a').click()
     page.locator("[data-action=allow]").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("Bash: touch allowed.")
+    expect(dialog).to_contain_text("Bash: touch allowed")
     dialog.get_by_role("button", name="Allow", exact=True).click()
     expect(dialog.get_by_role("status")).to_have_attribute("data-outcome", "done")
     wait_for(lambda: (claude.project / "allowed").exists() or None, "the tool's effect")
