@@ -241,7 +241,7 @@ def test_a_follower_says_that_the_session_waits_for_you(
     followers.append(follower)
     follower.wait_for("I begin")
     assert operator.type("send", "docs", script(bash("touch made"), DONE)).exit_code == 0
-    waits = re.compile(r"wakeful waiting · .*Bash: touch made")
+    waits = re.compile(r"wakeful waiting for you · .*Bash: touch made")
     wait_for(lambda: waits.search(follower.out), "its question", 20)
     assert follower.interrupt() == 130
 
