@@ -34,7 +34,7 @@ QUICK: Final = Scale(
     repeats=3,
     kills=40,
     alive=10_000,
-    idle_seconds=8.0,
+    idle_seconds=30.0,
     starts=20,
     replay_bytes=50_000_000,
 )
