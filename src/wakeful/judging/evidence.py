@@ -147,7 +147,9 @@ class RuntimeState(Struct, gc=False):
     @property
     def other_machine(self) -> Elsewhere | None:
         """The machine to ask about it. A process that lives here is better evidence than what another machine stored."""
-        return self.elsewhere if self.agent_state is not ProcessState.ALIVE else None
+        if self.elsewhere is None or self.agent_state is ProcessState.ALIVE:
+            return None
+        return self.elsewhere
 
     @property
     def ran_in_container(self) -> bool:
