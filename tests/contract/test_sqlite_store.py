@@ -343,11 +343,11 @@ def test_every_query_fits_the_schema(path: Path) -> None:
 
 
 async def test_the_rows_of_machines_before_are_inherited_and_their_processes_stay_theirs(path: Path) -> None:
-    """A container that was started again: what it stored goes on, and nothing is concluded about the processes before."""
+    """A container that was started again, or a copied home: nothing is concluded about the processes, of any boot."""
     earlier = await SqliteStore.open(path, machine=ONE, now=lambda: 6.0)
-    living = replace(hosting(A), process=Process(7, 70, TWO.boot_id, ONE.id), pane=None)
-    gone = replace(hosting(B), process=Process(8, 80, ONE.boot_id, ONE.id), pane=None)
-    for managed in (living, gone):
+    same_boot = replace(hosting(A), process=Process(7, 70, TWO.boot_id, ONE.id), pane=None)
+    other_boot = replace(hosting(B), process=Process(8, 80, ONE.boot_id, ONE.id), pane=None)
+    for managed in (same_boot, other_boot):
         await earlier.save_managed_session(managed)
     await earlier.save_note(Note("agent", "bot", b"{}"))
     await earlier.save_note(Note("pause", "everything", b"{}"))
@@ -358,8 +358,7 @@ async def test_the_rows_of_machines_before_are_inherited_and_their_processes_sta
     assert await store.notes("agent") == []
     assert await store.inherit()
     assert not await store.inherit()
-    rebooted = replace(gone, process=Process(8, 80, ONE.boot_id, TWO.id))
-    assert await store.managed_sessions() == [living, rebooted]
+    assert await store.managed_sessions() == [same_boot, other_boot]
     assert [len(await store.notes(kind)) for kind in ("agent", "pause")] == [1, 1]
     note = Note("revival", "m", b"")
     assert not await store.spend_budget("claude-a", note, times_max=1, window_seconds=60.0)

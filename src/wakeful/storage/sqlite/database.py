@@ -346,25 +346,23 @@ def _add_machine(machine: str, document: bytes | None) -> bytes | None:
         value = decode_json(document)
     except msgspec.DecodeError:
         return document
-    for process in _processes_in(value):
-        # The key comes last, as this version encodes it: leases compare encoded processes.
-        process.setdefault("machine", machine)
+    _mark_processes(value, machine)
     return msgspec.json.encode(value)
 
 
-def _processes_in(value: object) -> Iterator[dict[str, object]]:
-    """The processes in a decoded document, which may be changed in place."""
+def _mark_processes(value: object, machine: str) -> None:
+    """Mark them in place. Their key comes last, as this version encodes it: leases compare encoded processes."""
     if isinstance(value, list):
         for each in value:
-            yield from _processes_in(each)
+            _mark_processes(each, machine)
     elif isinstance(value, dict):
-        if {"pid", "started", "boot_id"} <= value.keys() <= {"pid", "started", "boot_id", "machine"}:
-            yield value
+        if {"pid", "started", "boot_id"} == value.keys():
+            value["machine"] = machine
         for each in value.values():
-            yield from _processes_in(each)
+            _mark_processes(each, machine)
 
 
-# Tables with a row for each machine, and the documents in them that name processes.
+# Tables whose rows belong to a machine.
 _MACHINE_TABLES: Final = (
     "transitions",
     "sessions",
@@ -375,43 +373,20 @@ _MACHINE_TABLES: Final = (
     "notes",
     "spendings",
 )
-_DOCUMENTS: Final = (
-    ("bookmarks", "folded"),
-    ("intents", "evidence"),
-    ("hostings", "hosting"),
-    ("notes", "body"),
-    ("leases", "holder"),
-)
 
 
-def inherit_rows(machine: Machine, connection: sqlite3.Connection) -> bool:
+def inherit_rows(machine: str, connection: sqlite3.Connection) -> bool:
     """Make the rows of all other machines this one's. Whether there were any.
 
-    Their processes stay theirs, and unknown; those of an earlier boot are gone, as after any reboot.
+    Their processes stay theirs, and unknown: the state folder may be a copy, and the machine it is of may live.
     """
-    if not connection.execute(QUERIES["other_machines"], (machine.id,)).fetchall():
+    if not connection.execute(QUERIES["other_machines"], (machine,)).fetchall():
         return False
-    connection.create_function("inherited", 1, partial(_inherit_processes, machine), deterministic=True)
-    for table, column in _DOCUMENTS:
-        connection.execute(f"UPDATE {table} SET {column} = inherited({column})")  # noqa: S608 - fixed names
     for table in _MACHINE_TABLES:
-        update = f"UPDATE OR REPLACE {table} SET machine = ? WHERE machine NOT IN (?, ?)"  # noqa: S608 - as above
-        connection.execute(update, (machine.id, machine.id, SHARED))
-    connection.execute(QUERIES["forget_other_machines"], (machine.id,))
+        update = f"UPDATE OR REPLACE {table} SET machine = ? WHERE machine NOT IN (?, ?)"  # noqa: S608 - fixed names
+        connection.execute(update, (machine, machine, SHARED))
+    connection.execute(QUERIES["forget_other_machines"], (machine,))
     return True
-
-
-def _inherit_processes(machine: Machine, document: bytes | None) -> bytes | None:
-    if document is None or b'"boot_id"' not in document:
-        return document
-    try:
-        value = decode_json(document)
-    except msgspec.DecodeError:
-        return document
-    for process in _processes_in(value):
-        if process["boot_id"] != machine.boot_id:
-            process["machine"] = machine.id
-    return msgspec.json.encode(value)
 
 
 def _is_alive(record: bytes | None) -> bool:

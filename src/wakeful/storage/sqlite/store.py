@@ -79,7 +79,6 @@ class SqliteStore:
 
     def __init__(self, path: Path, connections: Connections, machine: Machine, now: WallClock) -> None:
         self._path = path
-        self._this_machine = machine
         self._machine = machine.id
         self._now = now
         self._writer = Writer(connections.writer, path)
@@ -98,7 +97,7 @@ class SqliteStore:
 
     async def inherit(self) -> bool:
         """Take over the rows of all other machines: only for a store that no other machine has open."""
-        return await self._commit(partial(inherit_rows, self._this_machine), durable=True)
+        return await self._commit(partial(inherit_rows, self._machine), durable=True)
 
     async def record(self, transitions: Sequence[Transition]) -> int:
         return await self._commit(partial(_record, self._machine, transitions))
