@@ -343,14 +343,12 @@ class Healer:
         return HealingDecision(HealingStep.NOTIFY, PROBE_FIRST, wait_seconds) if wait_seconds > 0 else None
 
     def _has_problem(self, session: TrackedSession) -> bool:
-        if session.presence.other_machine is not None:
-            # Its own machine knows whether it has one.
-            return False
         return self._code_of(session) is not None or self._situations.loss_origin(session) is not None
 
     def _code_of(self, session: TrackedSession) -> FindingCode | None:
         """The code of its problem. An agent that ended between its resume and the end of its task has no finding."""
         if session.presence.other_machine is not None:
+            # Its own machine knows whether it has a problem.
             return None
         if session.verdict is not None and session.verdict.findings:
             return session.verdict.findings[0].code

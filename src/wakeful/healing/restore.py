@@ -90,8 +90,6 @@ class Restorer:
         identity, runtime = session.subject, session.presence
         if identity.provider not in CLIENT_PROGRAMS or runtime.agent_state is not ProcessState.DEAD:
             return
-        if runtime.other_machine is not None:
-            return
         host = self._host
         context = IncidentContext(
             identity.provider, identity.id, host.host, host.boot_id, machine_id=host.machine_id

@@ -252,7 +252,12 @@ def origin_of(
 
 
 def cause_of_loss(runtime: RuntimeState, context: IncidentContext) -> Origin | None:
-    """The cause that ended a session's process: a reboot, or the end of its tmux server."""
+    """The cause that ended a session's process: a reboot, or the end of its tmux server.
+
+    None for a session of another machine, which alone sees its processes.
+    """
+    if runtime.other_machine is not None:
+        return None
     newest = runtime.newest_process
     if (
         newest is not None

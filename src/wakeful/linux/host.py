@@ -29,7 +29,8 @@ class Disk:
 class HostInfo:
     def __init__(self, host: str, clock: Clock, vmstat: Path = _VMSTAT) -> None:
         self.host = host
-        self.boot_id, self.machine_id = this_machine().boot_id, this_machine().id
+        machine = this_machine()
+        self.boot_id, self.machine_id = machine.boot_id, machine.id
         self._clock = clock
         self._vmstat = vmstat
         self._oom_kills = _oom_kills(vmstat)

@@ -1,8 +1,9 @@
 """Reads processes from /proc: identity, age, parents, command, environment, open files and locks.
 
-A process may vanish between two reads; that is an answer, not an error. Reads are not cached. This module sends no signals and draws no conclusions. `InnerProcesses` finds processes of containers by
-their inner pid, which on the host belongs to another process or none. It keeps the result of one pass over
-/proc, which covers every process that started before it, and makes another pass only for a younger one.
+A process may vanish between two reads; that is an answer, not an error. Reads are not cached. This module sends no
+signals and draws no conclusions. `InnerProcesses` finds processes of containers by their inner pid, which on the host
+belongs to another process or none. It keeps the result of one pass over /proc, which covers every process that started
+before it, and makes another pass only for a younger one.
 """
 
 import os

@@ -3,8 +3,9 @@
 When an operation has returned, its effect survives kill -9; operations that are called durable also survive
 power loss. An operation that raised, or whose caller was cancelled, may have been stored, but then whole.
 Machines may share a store: it is opened for one, and rows about processes, files and sessions are that machine's own.
-Tasks, leases and notes of SHARED_NOTES are common to all. Leases are measured with the store's own clock. They alone decide which process runs a conversation, and nothing
-caches them. One contract suite (`tests/contract`) checks every implementation against this and the docstrings below.
+Tasks, leases and notes of SHARED_NOTES are common to all. Leases are measured with the store's own clock. They alone
+decide which process runs a conversation, and nothing caches them. One contract suite (`tests/contract`) checks every
+implementation against this and the docstrings below.
 """
 
 from collections.abc import Sequence

@@ -353,8 +353,8 @@ def _state_change(session_id: str, *rest: Any) -> StateChange:
 
 
 def _transition(session_id: str, *rest: Any) -> Transition:
-    stored = Transition(SessionId(session_id), *rest)
-    return msgspec.structs.replace(stored, alive=bool(stored.alive))
+    *values, alive = rest
+    return Transition(SessionId(session_id), *values, bool(alive))
 
 
 def _bookmark(path: bytes, inode: str, *rest: Any) -> Bookmark:
