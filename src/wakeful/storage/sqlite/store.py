@@ -353,8 +353,9 @@ def _state_change(session_id: str, *rest: Any) -> StateChange:
 
 
 def _transition(session_id: str, *rest: Any) -> Transition:
-    *values, alive = rest
-    return Transition(SessionId(session_id), *values, bool(alive))
+    stored = Transition(SessionId(session_id), *rest)
+    # SQLite has no truth values.
+    return msgspec.structs.replace(stored, alive=bool(stored.alive))
 
 
 def _bookmark(path: bytes, inode: str, *rest: Any) -> Bookmark:
